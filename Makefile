@@ -1,0 +1,34 @@
+# Two commands on a fresh clone: `make demo` and `make test`. Needs python3.11+, make and a compiler.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+export OMP_NUM_THREADS ?= 2
+
+.PHONY: demo test test-fast lint types check install clean
+demo: $(READY)
+	$(BIN)/python examples/five_objectives.py
+
+test: lint types
+	$(BIN)/python -m pytest --durations=10
+
+test-fast: $(READY)
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+install: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

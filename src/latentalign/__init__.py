@@ -1,0 +1,105 @@
+"""latentalign: attention as a latent variable.
+
+Exact, hard and variational alignment models for PyTorch, after *Latent Alignment and Variational Attention*.
+"""
+
+from latentalign.core.alignments import Alignments, Mixed, OneHot
+from latentalign.core.baselines import BASELINES, LearnedBaseline, RunningMean
+from latentalign.core.diagnostics import (
+    elbo_gap,
+    empirical_curvature,
+    iwae_bound,
+    jensen_gap,
+    posterior_divergence,
+    soft_gap,
+    softmax_curvature,
+)
+from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal
+from latentalign.core.emission import EmissionLatent, FactoredHead, predictive_log_prob, target_log_prob
+from latentalign.core.expectations import (
+    Enumerate,
+    Expectation,
+    GumbelSoftmax,
+    Pathwise,
+    ScoreFunction,
+    SumAndSample,
+)
+from latentalign.core.latent import Estimate, Latent
+from latentalign.core.multisample import RWS, VIMCO
+from latentalign.core.objectives import (
+    OBJECTIVES,
+    Hard,
+    Marginal,
+    Objective,
+    Soft,
+    Variational,
+    marginal,
+    soft,
+)
+from latentalign.core.predict import (
+    Certified,
+    certified_marginal,
+    exact_posterior,
+    log_predictive,
+    parse_predict,
+)
+from latentalign.core.scores import BilinearScore, DotScore, MLPScore
+from latentalign.core.svi import SVI
+from latentalign.nn.attention import LatentAttention, PosteriorNetwork
+from latentalign.nn.heads import LinearHead, MLPHead
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BASELINES",
+    "OBJECTIVES",
+    "RWS",
+    "SVI",
+    "VIMCO",
+    "Alignments",
+    "BilinearScore",
+    "Categorical",
+    "Certified",
+    "Dirichlet",
+    "DotScore",
+    "EmissionLatent",
+    "Enumerate",
+    "Estimate",
+    "Expectation",
+    "FactoredHead",
+    "GumbelSoftmax",
+    "Hard",
+    "Latent",
+    "LatentAttention",
+    "LearnedBaseline",
+    "LinearHead",
+    "LogisticNormal",
+    "MLPHead",
+    "MLPScore",
+    "Marginal",
+    "Mixed",
+    "Objective",
+    "OneHot",
+    "Pathwise",
+    "PosteriorNetwork",
+    "RunningMean",
+    "ScoreFunction",
+    "Soft",
+    "SumAndSample",
+    "Variational",
+    "certified_marginal",
+    "elbo_gap",
+    "empirical_curvature",
+    "exact_posterior",
+    "iwae_bound",
+    "jensen_gap",
+    "log_predictive",
+    "marginal",
+    "parse_predict",
+    "posterior_divergence",
+    "predictive_log_prob",
+    "soft",
+    "soft_gap",
+    "softmax_curvature",
+    "target_log_prob",
+]

@@ -1,0 +1,1 @@
+"""Attention as a latent variable: tensors only, no files, no printing."""

@@ -1,0 +1,104 @@
+"""Weighted sets of alignments; every average over z goes through them."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from latentalign.core.numerics import NEG_INF, log_sum_exp, weighted_sum
+
+
+def broadcast_rows(memory: Float[Tensor, "*#batch T D"], batch: torch.Size) -> Int[Tensor, "*batch"]:
+    """For every query the number of its source among the flattened leading dimensions of memory."""
+    lead = memory.shape[:-2]
+    if len(lead) != len(batch) or any(m not in (1, b) for m, b in zip(lead, batch, strict=True)):
+        raise ValueError(
+            f"memory must be (*batch, T, D) with batch dimensions that broadcast over {tuple(batch)}, "
+            f"got {tuple(memory.shape)}; a source shared by all queries of an example is "
+            f"memory.unsqueeze(1), of shape (B, 1, T, D)"
+        )
+    rows = torch.arange(lead.numel(), device=memory.device).view(lead)
+    return rows.expand(batch)
+
+
+class Alignments(ABC):
+    """K weighted alignments for every query; weights sum to one, or are all zero where there is no member."""
+
+    log_weight: Float[Tensor, "*batch K"]
+
+    @property
+    def present(self) -> Bool[Tensor, "*batch K"]:
+        """True where an alignment has weight."""
+        return self.log_weight > NEG_INF
+
+    @abstractmethod
+    def contexts(self, memory: Float[Tensor, "*#batch T D"]) -> Float[Tensor, "*batch K D"]:
+        """X z_k: what each alignment selects from the source (zeros where an alignment is absent)."""
+
+    def expect(self, value: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch"]:
+        """E[v] = sum_k w_k v_k."""
+        return weighted_sum(self.log_weight.exp(), value.masked_fill(~self.present, 0.0))
+
+    def log_expect_exp(self, value: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch"]:
+        """log E[exp v]; 0 where there is no member."""
+        total = log_sum_exp((self.log_weight + value).masked_fill(~self.present, NEG_INF))
+        return total.masked_fill(~self.present.any(-1), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class OneHot(Alignments):
+    """Alignments that select one member each: z_k = onehot(index_k)."""
+
+    index: Int[Tensor, "*batch K"]
+    log_weight: Float[Tensor, "*batch K"]
+    log_prob: Float[Tensor, "*batch K"]
+    """log-probability under the distribution that produced them (its gradient is the score function)."""
+
+    def flat_index(self, memory: Float[Tensor, "*#batch T D"]) -> Int[Tensor, "*batch K"]:
+        """Where each selected member stands among all rows of memory, flattened to (rows, D)."""
+        rows = broadcast_rows(memory, self.index.shape[:-1])
+        return rows.unsqueeze(-1) * memory.shape[-2] + self.index
+
+    def contexts(self, memory: Float[Tensor, "*#batch T D"]) -> Float[Tensor, "*batch K D"]:
+        chosen = self.flat_index(memory)[self.present]
+        out = memory.new_zeros(*self.index.shape, memory.shape[-1])
+        # Only what is present is read, so what stands in padding reaches neither value nor gradient.
+        return out.masked_scatter(self.present.unsqueeze(-1), memory.flatten(0, -2)[chosen])
+
+
+@dataclass(frozen=True, eq=False)
+class Mixed(Alignments):
+    """Alignments that are points of the simplex; soft attention is one of these."""
+
+    z: Float[Tensor, "*batch K T"]
+    log_weight: Float[Tensor, "*batch K"]
+    mask: Bool[Tensor, "*batch T"]
+
+    @classmethod
+    def point(cls, mean: Float[Tensor, "*batch T"], mask: Bool[Tensor, "*batch T"]) -> Mixed:
+        """The single alignment z = E[z]."""
+        log_weight = (
+            torch.zeros_like(mean[..., :1]).detach().masked_fill(~mask.any(-1, keepdim=True), NEG_INF)
+        )
+        return cls(mean.unsqueeze(-2), log_weight, mask)
+
+    def contexts(self, memory: Float[Tensor, "*#batch T D"]) -> Float[Tensor, "*batch K D"]:
+        broadcast_rows(memory, self.z.shape[:-2])
+        used = self.mask
+        for axis, size in enumerate(memory.shape[:-2]):
+            if size == 1:  # shared by several queries: a member is padding when none of them has it
+                used = used.any(axis, keepdim=True)
+        return self.z @ memory.masked_fill(~used.unsqueeze(-1), 0.0)
+
+
+def equal_weights(
+    log_prob: Float[Tensor, "*batch n"], mask: Bool[Tensor, "*batch T"]
+) -> Float[Tensor, "*batch n"]:
+    """Weight 1/n for each of n samples, without gradient; none where there is no member."""
+    log_weight = torch.full_like(log_prob, -math.log(log_prob.shape[-1]))
+    return log_weight.detach().masked_fill(~mask.any(-1, keepdim=True), NEG_INF)

@@ -1,0 +1,112 @@
+"""Baselines B of the score-function estimator, (r - B) grad log q(z): any B that does not look at its own z.
+
+A baseline answers with B for every draw, without gradient. One with parameters of its own also says how
+to fit them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from latentalign.core.latent import D, Latent
+
+
+@runtime_checkable
+class Baseline(Protocol):
+    """B for every draw, from the model and the rewards of all draws."""
+
+    def __call__(
+        self, latent: Latent[D], reward: Float[Tensor, "*batch n"]
+    ) -> Float[Tensor, "*batch #n"]: ...
+
+
+def soft_baseline(latent: Latent[D], reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch 1"]:
+    """log f(x, E_p[z]): what soft attention would have earned (the paper's equation 1)."""
+    with torch.no_grad():
+        return latent.soft().unsqueeze(-1)
+
+
+def no_baseline(latent: Latent[D], reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch 1"]:
+    """Zero: plain REINFORCE."""
+    return torch.zeros_like(reward[..., :1]).detach()
+
+
+def leave_one_out(latent: Latent[D], reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
+    """The mean reward of the other draws (Kool et al. 2019); needs two draws at least."""
+    n = reward.shape[-1]
+    if n < 2:
+        raise ValueError(f"the leave-one-out baseline needs n >= 2 samples, got {n}")
+    reward = reward.detach()
+    return (reward.sum(-1, keepdim=True) - reward) / (n - 1)
+
+
+class RunningMean(nn.Module):
+    """An exponential mean of earlier rewards; this batch counts only after it was answered for."""
+
+    mean: Tensor
+    seen: Tensor
+
+    def __init__(self, decay: float = 0.99) -> None:
+        super().__init__()
+        self.decay = decay
+        self.register_buffer("mean", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.float64))
+
+    def forward(self, latent: Latent[D], reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch 1"]:
+        answer = (self.mean / self.seen.clamp_min(1e-12)).to(reward.dtype)
+        if self.training:
+            self.update(reward.detach()[latent.prior.mask.any(-1)])
+        return torch.zeros_like(reward[..., :1]).detach() + answer
+
+    @torch.no_grad()
+    def update(self, reward: Float[Tensor, "m n"]) -> None:
+        """Take in the rewards of one batch (of all processes, where there are several)."""
+        total = torch.stack([reward.double().sum(), torch.tensor(float(reward.numel()), dtype=torch.float64)])
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.all_reduce(total)
+        if total[1] > 0:
+            self.mean.mul_(self.decay).add_((1 - self.decay) * (total[0] / total[1]))
+            self.seen.mul_(self.decay).add_(1 - self.decay)
+
+
+class LearnedBaseline(nn.Module):
+    """A small network of the query, fitted to the reward by least squares (Mnih and Gregor 2014)."""
+
+    def __init__(self, hidden: int = 64) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.LazyLinear(hidden), nn.Tanh(), nn.Linear(hidden, 1))
+
+    def predict(self, latent: Latent[D]) -> Float[Tensor, "*batch 1"]:
+        if latent.query is None:
+            raise ValueError("the learned baseline needs Latent.query, the features it looks at")
+        exists = latent.prior.mask.any(-1, keepdim=True)
+        answer: Tensor = self.net(latent.query.detach().masked_fill(~exists, 0.0))
+        return answer.masked_fill(~exists, 0.0)
+
+    def forward(self, latent: Latent[D], reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch 1"]:
+        return self.predict(latent).detach()
+
+    def fit(self, latent: Latent[D], reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]:
+        """-(B - mean r)^2 / 2: to be added to the surrogate; only the baseline has a gradient from it."""
+        return -0.5 * (self.predict(latent).squeeze(-1) - reward.detach().mean(-1)) ** 2
+
+
+BASELINES: dict[str, Callable[[], Baseline]] = {
+    "soft": lambda: soft_baseline,
+    "none": lambda: no_baseline,
+    "leave-one-out": lambda: leave_one_out,
+    "running-mean": RunningMean,
+    "learned": LearnedBaseline,
+}
+
+
+def build_baseline(name: str) -> Baseline:
+    """A baseline by name."""
+    if name not in BASELINES:
+        raise ValueError(f"unknown baseline {name!r}; choose one of {', '.join(BASELINES)}")
+    return BASELINES[name]()

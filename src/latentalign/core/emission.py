@@ -1,0 +1,312 @@
+"""log p(y | x, x~, z) for many z in bounded memory: the only place that knows that K x V logits are expensive."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from latentalign.core.alignments import Alignments, OneHot
+from latentalign.core.latent import D, Latent
+from latentalign.core.numerics import NEG_INF
+from latentalign.core.vocabulary import chunks, fused_average, linear_log_prob
+
+MAX_LOGITS = 2**22
+
+Emit = Callable[[Tensor, Tensor], Tensor]
+"""emit(query (n, Dq), context (n, D)) -> logits (n, V)."""
+
+
+class FactoredHead(nn.Module, ABC):
+    """A head that says which part depends on memory, which on the query, and ends in a linear layer.
+
+    Emission then computes the first once per source position, the second once per query, and the linear
+    layer together with its softmax without keeping logits.
+    """
+
+    output: nn.Linear
+
+    @abstractmethod
+    def memory_part(self, context: Float[Tensor, "*n D"]) -> Float[Tensor, "*n H"]:
+        """The share of the hidden layer that depends on the source alone."""
+
+    @abstractmethod
+    def query_part(self, query: Float[Tensor, "*n Dq"]) -> Float[Tensor, "*n H"]:
+        """The share of the hidden layer that depends on the query alone."""
+
+    @abstractmethod
+    def hidden(
+        self, query_part: Float[Tensor, "*n H"], memory_part: Float[Tensor, "*n H"]
+    ) -> Float[Tensor, "*n H"]:
+        """The input of the last layer, from both parts."""
+
+    def forward(self, query: Float[Tensor, "*n Dq"], context: Float[Tensor, "*n D"]) -> Float[Tensor, "*n V"]:
+        """Logits of every output."""
+        logits: Tensor = self.output(self.hidden(self.query_part(query), self.memory_part(context)))
+        return logits
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The (query, alignment) pairs that exist: nothing is computed for any other."""
+
+    slot: Int[Tensor, "N"]
+    """Where each pair stands in the flattened (*batch, K)."""
+    query: Int[Tensor, "N"]
+    """Which query it belongs to, in the flattened (*batch), ascending."""
+
+    @classmethod
+    def of(cls, alignments: Alignments, query_mask: Bool[Tensor, "*batch"] | None) -> Pairs:
+        present = alignments.present
+        if query_mask is not None:
+            present = present & query_mask.unsqueeze(-1)
+        slot = present.flatten().nonzero().squeeze(-1)
+        return cls(slot, slot.div(present.shape[-1], rounding_mode="floor"))
+
+
+def compact(rows: Int[Tensor, "N"], total: int) -> tuple[Int[Tensor, "M"], Int[Tensor, "N"]]:
+    """The distinct rows in ascending order, and for each given row its place among them."""
+    used = torch.zeros(total, dtype=torch.bool, device=rows.device)
+    used[rows] = True
+    return used.nonzero().squeeze(-1), (used.cumsum(0) - 1)[rows]
+
+
+def context_rows(alignments: Alignments, memory: Tensor, pairs: Pairs) -> Float[Tensor, "N D"]:
+    """X z for every pair."""
+    if isinstance(alignments, OneHot):
+        return memory.flatten(0, -2).index_select(0, alignments.flat_index(memory).flatten()[pairs.slot])
+    return alignments.contexts(memory).flatten(0, -2).index_select(0, pairs.slot)
+
+
+def hidden_rows(
+    head: FactoredHead, query: Tensor, memory: Tensor, alignments: Alignments, *, pairs: Pairs
+) -> Float[Tensor, "N H"]:
+    """The head's last hidden layer for every pair; each part computed once for what it depends on."""
+    used, place = compact(pairs.query, query.shape[:-1].numel())
+    from_query = head.query_part(query.flatten(0, -2).index_select(0, used)).index_select(0, place)
+    if isinstance(alignments, OneHot):
+        flat = alignments.flat_index(memory).flatten()[pairs.slot]
+        used, place = compact(flat, memory.shape[:-1].numel())
+        from_memory = head.memory_part(memory.flatten(0, -2).index_select(0, used)).index_select(0, place)
+    else:
+        from_memory = head.memory_part(context_rows(alignments, memory, pairs))
+    return head.hidden(from_query, from_memory)
+
+
+def target_log_prob(
+    emit: Emit,
+    query: Float[Tensor, "*batch Dq"],
+    memory: Float[Tensor, "*#batch T D"],
+    target: Int[Tensor, "*batch"],
+    alignments: Alignments,
+    *,
+    query_mask: Bool[Tensor, "*batch"] | None = None,
+    max_logits: int = MAX_LOGITS,
+) -> Float[Tensor, "*batch K"]:
+    """log p(y | x, x~, z_k); 0 for alignments that are absent and queries that are masked."""
+    check_shapes(query, target, alignments)
+    pairs = Pairs.of(alignments, query_mask)
+    row_target = target.flatten()[pairs.query]
+    if isinstance(emit, FactoredHead):
+        hidden = hidden_rows(emit, query, memory, alignments, pairs=pairs)
+        check_targets(row_target, emit.output.out_features)
+        output = emit.output
+        log_p = linear_log_prob(hidden, output.weight, output.bias, row_target, max_logits=max_logits)
+    else:
+        contexts = context_rows(alignments, memory, pairs)
+        queries = query.flatten(0, -2).index_select(0, pairs.query)
+        log_p = emit_rows(emit, queries, contexts, row_target, max_logits=max_logits)
+    log_weight = alignments.log_weight
+    out = torch.zeros(log_weight.numel(), dtype=log_p.dtype, device=log_p.device)
+    return out.index_copy(0, pairs.slot, log_p).view(log_weight.shape)
+
+
+def emit_rows(
+    emit: Emit, query: Tensor, context: Tensor, target: Tensor, *, max_logits: int
+) -> Float[Tensor, "N"]:
+    """log p(target) of every row under any head, chunk by chunk; the backward pass runs each chunk again."""
+
+    def chosen(query: Tensor, context: Tensor, target: Tensor) -> Tensor:
+        logits = emit(query, context)
+        check_targets(target, logits.shape[-1])
+        return logits.log_softmax(-1).gather(1, target.unsqueeze(1)).squeeze(1)
+
+    if len(target) == 0:
+        return query.sum() * 0 + query.new_zeros(0)
+    # log_softmax keeps a second buffer of the size of the logits.
+    size = max(1, max_logits // (2 * outputs_of(emit, query[:1], context[:1])))
+    parts = [
+        checkpoint(chosen, query[rows], context[rows], target[rows], use_reentrant=False)
+        for rows in chunks(len(target), size)
+    ]
+    return torch.cat(parts)
+
+
+def outputs_of(emit: Emit, query: Tensor, context: Tensor) -> int:
+    """V, without touching the random state."""
+    with torch.no_grad(), torch.random.fork_rng(devices=[query.device] if query.is_cuda else []):
+        return emit(query, context).shape[-1]
+
+
+def predictive_log_prob(
+    emit: Emit,
+    query: Float[Tensor, "*batch Dq"],
+    memory: Float[Tensor, "*#batch T D"],
+    alignments: Alignments,
+    *,
+    max_logits: int = MAX_LOGITS,
+) -> Float[Tensor, "*batch V"]:
+    """log p(y | x, x~) = log E[f(x, z)_y] of every output y; zeros where a query has no member."""
+    batch = query.shape[:-1]
+    pairs = Pairs.of(alignments, None)
+    rows_log_weight = alignments.log_weight.flatten()[pairs.slot]
+    if isinstance(emit, FactoredHead):
+        inputs: tuple[Tensor, ...] = (hidden_rows(emit, query, memory, alignments, pairs=pairs),)
+        logits: Callable[..., Tensor] = emit.output
+        outputs = emit.output.out_features
+    else:
+        inputs = (query.flatten(0, -2).index_select(0, pairs.query), context_rows(alignments, memory, pairs))
+        logits = emit
+        outputs = outputs_of(emit, query.flatten(0, -2)[:1], memory.flatten(0, -2)[:1])
+
+    def averaged(log_weight: Tensor, owner: Tensor, *rows: Tensor) -> Tensor:
+        log_p = logits(*rows).log_softmax(-1) + log_weight.unsqueeze(-1)
+        return segment_log_sum_exp(log_p, owner)
+
+    parts, owners = [], []
+    for rows in chunks(len(pairs.slot), max(1, max_logits // (2 * outputs))):
+        owner, local = pairs.query[rows].unique_consecutive(return_inverse=True)
+        chunk = tuple(x[rows] for x in inputs)
+        parts.append(checkpoint(averaged, rows_log_weight[rows], local, *chunk, use_reentrant=False))
+        owners.append(owner)
+    if not parts:
+        return query.new_zeros(*batch, outputs)
+    # A query cut by a chunk's border has several parts; they are joined by one more sum in log space.
+    owner = torch.cat(owners)
+    used, place = owner.unique_consecutive(return_inverse=True)
+    joined = torch.cat(parts)
+    if len(used) < len(owner):
+        joined = segment_log_sum_exp(joined, place)
+    out = torch.zeros(batch.numel(), outputs, dtype=joined.dtype, device=joined.device)
+    return out.index_copy(0, used, joined).view(*batch, outputs)
+
+
+def segment_log_sum_exp(value: Float[Tensor, "n V"], owner: Int[Tensor, "n"]) -> Float[Tensor, "m V"]:
+    """log sum exp over the rows of each owner 0..m-1."""
+    segments = int(owner[-1]) + 1
+    index = owner.unsqueeze(1).expand_as(value)
+    peak = value.detach().new_full((segments, value.shape[1]), NEG_INF)
+    peak = peak.scatter_reduce(0, index, value.detach(), "amax")
+    peak = peak.masked_fill(peak == NEG_INF, 0.0)
+    total = value.new_zeros(segments, value.shape[1]).index_add(0, owner, (value - peak[owner]).exp())
+    return total.log() + peak
+
+
+class EmissionLatent(Latent[D]):
+    """A latent choice whose likelihood is an emission head over a source; averages are fused where they can be."""
+
+    def __init__(
+        self,
+        prior: D,
+        emit: Emit,
+        query: Float[Tensor, "*batch Dq"],
+        *,
+        memory: Float[Tensor, "*#batch T D"],
+        target: Int[Tensor, "*batch"],
+        inferred: D | None = None,
+        query_mask: Bool[Tensor, "*batch"] | None = None,
+        max_logits: int = MAX_LOGITS,
+    ) -> None:
+        # Not through super().__init__: a bound method kept as a field would be a cycle that holds the tensors.
+        self.prior, self.inferred, self.query = prior, inferred, query
+        self.emit, self.memory, self.target = emit, memory, target
+        self.query_mask, self.max_logits = query_mask, max_logits
+
+    def log_likelihood(self, alignments: Alignments) -> Float[Tensor, "*batch K"]:
+        """log p(y | x, x~, z_k) of any weighted set of alignments."""
+        assert self.query is not None
+        return target_log_prob(
+            self.emit,
+            self.query,
+            self.memory,
+            self.target,
+            alignments,
+            query_mask=self.query_mask,
+            max_logits=self.max_logits,
+        )
+
+    def log_marginal(self, alignments: Alignments) -> Float[Tensor, "*batch"]:
+        return self._average(alignments, marginal=True)
+
+    def mean_log_likelihood(self, alignments: Alignments) -> Float[Tensor, "*batch"]:
+        return self._average(alignments, marginal=False)
+
+    def _average(self, alignments: Alignments, *, marginal: bool) -> Float[Tensor, "*batch"]:
+        """The fused average when the head is factored and a query's logits fit the bound; else the plain one."""
+        k = alignments.log_weight.shape[-1]
+        fits = isinstance(self.emit, FactoredHead) and k * self.emit.output.out_features <= self.max_logits
+        if not fits:
+            plain = super().log_marginal if marginal else super().mean_log_likelihood
+            return plain(alignments)
+        assert isinstance(self.emit, FactoredHead)
+        assert self.query is not None
+        check_shapes(self.query, self.target, alignments)
+        pairs = Pairs.of(alignments, self.query_mask)
+        used, owner = compact(pairs.query, self.target.numel())
+        target = self.target.flatten()[pairs.query]
+        output = self.emit.output
+        check_targets(target, output.out_features)
+        hidden = hidden_rows(self.emit, self.query, self.memory, alignments, pairs=pairs)
+        log_weight = alignments.log_weight.flatten().index_select(0, pairs.slot)
+        starts = query_borders(owner, self.max_logits // output.out_features)
+        value = fused_average(
+            hidden,
+            output.weight,
+            output.bias,
+            target,
+            log_weight=log_weight,
+            owner=owner,
+            starts=starts,
+            marginal=marginal,
+        )
+        out = torch.zeros(self.target.numel(), dtype=value.dtype, device=value.device)
+        return out.index_copy(0, used, value).view(self.target.shape)
+
+
+def query_borders(owner: Int[Tensor, "N"], rows: int) -> list[int]:
+    """Where to cut rows sorted by owner so that no owner is split and no piece is longer than `rows`."""
+    if len(owner) == 0:
+        return [0]
+    ends = owner.bincount().cumsum(0).tolist()
+    borders, last = [0], 0
+    for end in ends:
+        if end - borders[-1] > rows and last > borders[-1]:
+            borders.append(last)
+        last = end
+    return [*borders, last]
+
+
+def check_shapes(query: Tensor, target: Tensor, alignments: Alignments) -> None:
+    """Raise unless query, target and alignments agree on *batch."""
+    batch = target.shape
+    if query.shape[:-1] != batch or alignments.log_weight.shape[:-1] != batch:
+        raise ValueError(
+            f"query (*batch, Dq), target (*batch) and alignments (*batch, K) must agree on *batch, got "
+            f"{tuple(query.shape)}, {tuple(target.shape)} and {tuple(alignments.log_weight.shape)}"
+        )
+
+
+def check_targets(target: Int[Tensor, "N"], outputs: int) -> None:
+    """Raise when an output that must be predicted is not one of the head's."""
+    if len(target) and not torch.compiler.is_compiling():
+        low, high = int(target.min()), int(target.max())
+        if low < 0 or high >= outputs:
+            raise ValueError(
+                f"targets must lie in 0..{outputs - 1} (the head's outputs), got {low if low < 0 else high}; "
+                f"mask what is padding"
+            )

@@ -1,0 +1,126 @@
+"""Ways to estimate E_{z ~ d}[log p(y | x, x~, z)] and its gradient.
+
+Each is a frozen object that holds its own hyperparameters and answers with an `Estimate`. Estimators that
+sample accept their draws, so that a test can average over all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from latentalign.core.alignments import OneHot
+from latentalign.core.baselines import Baseline, LearnedBaseline, soft_baseline
+from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal
+from latentalign.core.latent import Estimate, Latent
+from latentalign.core.numerics import NEG_INF, masked_log_softmax
+
+Expectation = Callable[..., Estimate]
+"""(latent, distribution, draws=None) -> Estimate of E[log f] under the distribution."""
+
+
+@dataclass(frozen=True)
+class Enumerate:
+    """sum_i d_i log f_i, exactly."""
+
+    families = ("categorical",)
+
+    def __call__(self, latent: Latent[Any], over: Categorical) -> Estimate:
+        value = latent.mean_log_likelihood(over.enumerate())
+        return Estimate(value, value)
+
+
+@dataclass(frozen=True)
+class ScoreFunction:
+    """n samples with grad E[r] = E[grad r + (r - B) grad log q(z)] (Williams 1992); unbiased for every baseline."""
+
+    n: int = 1
+    baseline: Baseline = soft_baseline
+
+    families = ("categorical",)
+
+    def __call__(
+        self, latent: Latent[Any], over: Categorical, draws: Int[Tensor, "*batch n"] | None = None
+    ) -> Estimate:
+        return score_function(latent, over.sample(self.n) if draws is None else over.at(draws), self.baseline)
+
+
+@dataclass(frozen=True)
+class SumAndSample:
+    """The k most probable members enumerated, one of the rest sampled; unbiased, exact at k = T (Liu et al. 2019)."""
+
+    k: int = 5
+    baseline: Baseline = soft_baseline
+
+    families = ("categorical",)
+
+    def __call__(
+        self, latent: Latent[Any], over: Categorical, draws: Int[Tensor, "*batch 1"] | None = None
+    ) -> Estimate:
+        return score_function(latent, self.alignments(over, draws), self.baseline)
+
+    def rest(self, over: Categorical) -> Categorical:
+        """The distribution given that z is none of the k most probable."""
+        top = over.log_probs.detach().topk(min(self.k, over.log_probs.shape[-1]), dim=-1).indices
+        mask = over.mask & ~torch.zeros_like(over.mask).scatter(-1, top, True)
+        return Categorical(masked_log_softmax(over.log_probs.detach(), mask), mask)
+
+    def alignments(self, over: Categorical, draws: Int[Tensor, "*batch 1"] | None) -> OneHot:
+        """The enumerated members with their own mass, the sampled one with all that is left."""
+        rest = self.rest(over)
+        top = over.log_probs.detach().topk(min(self.k, over.log_probs.shape[-1]), dim=-1).indices
+        index = torch.cat([top, rest.sample_index(1) if draws is None else draws], -1)
+        log_prob = over.log_prob_of(index)
+        left = over.mean.detach().masked_fill(~rest.mask, 0.0).sum(-1, keepdim=True)
+        left = left.log().masked_fill(~rest.mask.any(-1, keepdim=True), NEG_INF)
+        return OneHot(index, torch.cat([log_prob[..., :-1].detach(), left], -1), log_prob)
+
+
+def score_function(latent: Latent[Any], drawn: OneHot, baseline: Baseline) -> Estimate:
+    """surrogate = E[r + (r - B).detach() log q(z)] over weighted draws."""
+    reward = latent.log_likelihood(drawn)
+    advantage = (reward - baseline(latent, reward)).detach()
+    log_prob = drawn.log_prob.masked_fill(~drawn.present, 0.0)
+    surrogate = drawn.expect(reward + advantage * log_prob)
+    if isinstance(baseline, LearnedBaseline):
+        surrogate = surrogate + baseline.fit(latent, reward)
+    return Estimate(drawn.expect(reward), surrogate, {"advantage": drawn.expect(advantage.abs())})
+
+
+@dataclass(frozen=True)
+class Pathwise:
+    """n reparameterised samples of a Dirichlet or logistic normal; unbiased."""
+
+    n: int = 1
+
+    families = ("dirichlet", "logistic-normal")
+
+    def __call__(self, latent: Latent[Any], over: Dirichlet | LogisticNormal) -> Estimate:
+        value = latent.mean_log_likelihood(over.rsample(self.n))
+        return Estimate(value, value)
+
+
+@dataclass(frozen=True)
+class GumbelSoftmax:
+    """n relaxed samples at a temperature (Jang et al. 2017).
+
+    Biased: log f is taken at mixtures, not at members. The bias goes to zero with the temperature, where the
+    variance of the gradient grows without bound. `straight_through` takes log f at members and the gradient
+    of the relaxation.
+    """
+
+    n: int = 1
+    temperature: float = 0.1
+    straight_through: bool = False
+
+    families = ("categorical",)
+
+    def __call__(self, latent: Latent[Any], over: Categorical) -> Estimate:
+        z = over.relaxed_sample(self.n, self.temperature, straight_through=self.straight_through)
+        value = latent.mean_log_likelihood(z)
+        return Estimate(value, value)

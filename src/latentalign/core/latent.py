@@ -1,0 +1,68 @@
+"""What a model hands to an objective, and what an objective hands back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from latentalign.core.alignments import Alignments, Mixed
+from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal
+
+D = TypeVar("D", Categorical, Dirichlet, LogisticNormal)
+
+
+@dataclass(eq=False)
+class Latent(Generic[D]):
+    """A batch of independent latent choices: z ~ prior, y ~ f(x, z), with y observed."""
+
+    prior: D
+    log_likelihood: Callable[[Alignments], Tensor]
+    """log p(y | x, x~, z_k) of shape (*batch, K) for any weighted set of alignments."""
+    inferred: D | None = None
+    """q(z; x, x~, y), where there is an inference network."""
+    query: Float[Tensor, "*batch Dq"] | None = None
+    """x~ as features; only a learned baseline looks at it."""
+
+    def soft(self) -> Float[Tensor, "*batch"]:
+        """log p(y | x, x~, E_p[z]): soft attention, and the baseline of REINFORCE."""
+        return self.log_likelihood(Mixed.point(self.prior.mean, self.prior.mask)).squeeze(-1)
+
+    def log_marginal(self, alignments: Alignments) -> Float[Tensor, "*batch"]:
+        """log E[p(y | x, x~, z)] over a weighted set of alignments."""
+        return alignments.log_expect_exp(self.log_likelihood(alignments))
+
+    def mean_log_likelihood(self, alignments: Alignments) -> Float[Tensor, "*batch"]:
+        """E[log p(y | x, x~, z)] over a weighted set of alignments."""
+        return alignments.expect(self.log_likelihood(alignments))
+
+    def require_inferred(self, who: str) -> D:
+        """q, or an error that says how to get one."""
+        if self.inferred is None:
+            raise ValueError(
+                f"{who} needs a model with an inference network: pass `inferred` to Latent "
+                f"(in a recipe, set inference.kind)"
+            )
+        return self.inferred
+
+    def categorical(self, who: str) -> Latent[Categorical]:
+        """Itself, or an error when its alignments are not discrete."""
+        if not isinstance(self.prior, Categorical):
+            raise TypeError(
+                f"{who} needs a Categorical prior, got {type(self.prior).__name__}: "
+                f"build the model with the objective's `family`"
+            )
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """One number per query: report `value` and `terms`, maximise `surrogate`."""
+
+    value: Float[Tensor, "*batch"]
+    surrogate: Float[Tensor, "*batch"]
+    """Its gradient estimates the gradient of the objective; its value means nothing by itself."""
+    terms: dict[str, Tensor] = field(default_factory=dict)

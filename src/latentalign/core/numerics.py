@@ -1,0 +1,48 @@
+"""Sums in log space that stay finite, forward and backward, when members are absent."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+NEG_INF = float("-inf")
+
+
+def log_sum_exp(value: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch"]:
+    """log sum_k exp(v_k); a row of nothing but -inf gives -inf with zero gradient, never NaN."""
+    peak = value.detach().amax(-1, keepdim=True)
+    peak = peak.masked_fill(peak == NEG_INF, 0.0)
+    total = (value - peak).exp().sum(-1)
+    empty = total == 0
+    return total.masked_fill(empty, 1.0).log().masked_fill(empty, NEG_INF) + peak.squeeze(-1)
+
+
+def masked_log_softmax(
+    scores: Float[Tensor, "*batch T"], mask: Bool[Tensor, "*batch T"]
+) -> Float[Tensor, "*batch T"]:
+    """Log of the softmax over the members that exist; -inf, without gradient, elsewhere."""
+    # The row maximum is taken out first: whatever stands in masked places never enters a sum.
+    finite = scores.masked_fill(~mask, NEG_INF)
+    normalizer = log_sum_exp(finite).unsqueeze(-1)
+    normalizer = normalizer.masked_fill(normalizer == NEG_INF, 0.0)
+    return (finite - normalizer).masked_fill(~mask, NEG_INF)
+
+
+def weighted_sum(
+    weight: Float[Tensor, "*batch K"], value: Float[Tensor, "*batch K"]
+) -> Float[Tensor, "*batch"]:
+    """sum_k w_k v_k where a member of weight zero counts nothing, even if its value is infinite."""
+    absent = weight == 0
+    return (weight * value.masked_fill(absent, 0.0)).sum(-1)
+
+
+def require_finite_scores(name: str, scores: Tensor, mask: Tensor) -> None:
+    """Raise when a score of an existing member is NaN or +inf (-inf means probability zero)."""
+    if torch.compiler.is_compiling():
+        return
+    bad = (scores.isnan() | (scores == float("inf"))) & mask
+    if bad.any():
+        where = tuple(bad.nonzero()[0].tolist())
+        raise ValueError(
+            f"{name} must be finite or -inf where the mask is True, got {scores[where].item()} at {where} "
+            f"({int(bad.sum())} such of {bad.numel()})"
+        )

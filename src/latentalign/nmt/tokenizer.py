@@ -1,0 +1,355 @@
+"""Text to subword ids and back, keeping the whitespace word to which every subword belongs.
+
+Three kinds: `bpe` learns subwords, `words` takes whitespace-separated words as they are, `segmented` takes
+text that was cut with `@@ ` beforehand. Words are what `str.split` finds; nothing else of the text is
+changed (no Unicode normalisation), except that `lowercase` lowers it.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate, chain, islice
+from pathlib import Path
+from typing import Any, Literal
+
+import tokenizers
+from pydantic import Field, model_validator
+from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
+
+from latentalign.config import Section
+from latentalign.errors import CheckpointError, InputError, StorageError
+from latentalign.textfiles import count_lines, read_lines
+
+PAD, UNK, BOS, EOS = range(4)
+SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+SMALLEST_BPE = 300
+VERSION = 1
+
+Kind = Literal["bpe", "words", "segmented"]
+
+
+class TokenizerConfig(Section):
+    """How text becomes ids."""
+
+    kind: Kind = "bpe"
+    vocab_size: int = Field(8000, gt=len(SPECIALS))
+    """Entries at most, specials included; bpe spends 260 on specials and bytes."""
+    joint: bool = True
+    """One vocabulary for both languages."""
+    lowercase: bool = False
+    min_count: int = Field(1, ge=1)
+    """Rarer words are unknown; rarer pairs are not merged by bpe."""
+    max_lines: int = Field(1_000_000, ge=1)
+    """Lines of each file to learn from, spread evenly over it."""
+
+    @model_validator(mode="after")
+    def _room_for_bytes(self) -> "TokenizerConfig":
+        if self.kind == "bpe" and self.vocab_size < SMALLEST_BPE:
+            raise ValueError(
+                f"vocab_size must be at least {SMALLEST_BPE} for kind bpe, got {self.vocab_size}"
+            )
+        return self
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One line: its subwords, and for each the position of its word in the line."""
+
+    ids: list[int]
+    words: list[int]
+
+
+class Words:
+    """Whitespace-separated words as they stand: the most frequent have an id, the others are unknown."""
+
+    def units(self, line: str) -> list[str]:
+        """What stands between the spaces of a line; each is turned into ids by itself."""
+        return line.split()
+
+    def learn(self, config: TokenizerConfig, corpus: Iterable[list[str]]) -> tokenizers.Tokenizer:
+        """The vocabulary of a corpus of units, which may be read more than once."""
+        counts = Counter(chain.from_iterable(corpus))
+        words = (
+            word for word in _ranked(counts) if counts[word] >= config.min_count and word not in SPECIALS
+        )
+        entries = [*SPECIALS, *islice(words, config.vocab_size - len(SPECIALS))]
+        model = models.WordLevel({word: token for token, word in enumerate(entries)}, unk_token=SPECIALS[UNK])
+        return tokenizers.Tokenizer(model)
+
+    def words_of_units(self, units: Sequence[str]) -> Sequence[int]:
+        """For each unit the position of its word."""
+        return range(len(units))
+
+    def words_of_pieces(self, pieces: Sequence[str]) -> Sequence[int]:
+        """For each piece, of which units are made, the position of its word."""
+        return self.words_of_units(pieces)
+
+    def join(self, units: Sequence[str]) -> str:
+        """Units put together into words."""
+        return " ".join(units)
+
+    def text(self, ids: list[int], vocabulary: tokenizers.Tokenizer) -> str:
+        """The text that ids stand for."""
+        return self.join([vocabulary.id_to_token(token) for token in ids])
+
+
+class Segmented(Words):
+    """Pieces as they stand, of which all but the last of a word end in @@; words are counted joined."""
+
+    def words_of_units(self, units: Sequence[str]) -> Sequence[int]:
+        """For each piece the number of words that ended before it."""
+        ended = accumulate((not unit.endswith("@@") for unit in units), initial=0)
+        last = max(0, len(self.join(units).split()) - 1)
+        return [min(number, last) for number, _ in zip(ended, units, strict=False)]
+
+    def join(self, units: Sequence[str]) -> str:
+        """Pieces put together into words, without the marks."""
+        return re.sub(r"@@( |$)", "", " ".join(units)).strip()
+
+
+class Bpe(Words):
+    """Byte pair encoding that loses nothing but runs of whitespace.
+
+    A piece that begins a word carries the space before it, which no word can contain, and characters
+    outside the alphabet are spelt as bytes. Punctuation and symbols never join letters, so that "Hund."
+    and "Hund" share a piece.
+    """
+
+    def units(self, line: str) -> list[str]:
+        """Words, each with a space before it."""
+        return [f" {word}" for word in line.split()]
+
+    def learn(self, config: TokenizerConfig, corpus: Iterable[list[str]]) -> tokenizers.Tokenizer:
+        """An alphabet that takes at most half of the room, and merges for the rest."""
+        counts: Counter[str] = Counter()
+        for units in corpus:
+            counts.update("".join(units))
+        room = config.vocab_size - len(SPECIALS) - len(BYTES)
+        # The library breaks ties by chance where it limits the alphabet; here the code point decides.
+        alphabet = [" ", *islice((char for char in _ranked(counts) if char != " "), room // 2)]
+        learned = tokenizers.Tokenizer(models.BPE(unk_token=SPECIALS[UNK], byte_fallback=True))
+        learned.pre_tokenizer = pre_tokenizers.Split(Regex(r" ?(?:[\p{P}\p{S}]|[^ \p{P}\p{S}]+)"), "isolated")
+        learned.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+        trainer = trainers.BpeTrainer(
+            vocab_size=config.vocab_size,
+            special_tokens=[*SPECIALS, *BYTES],
+            initial_alphabet=alphabet,
+            limit_alphabet=len(alphabet),
+            min_frequency=config.min_count,
+            show_progress=False,
+        )
+        learned.train_from_iterator(("".join(units) for units in corpus), trainer)
+        return learned
+
+    def words_of_pieces(self, pieces: Sequence[str]) -> Sequence[int]:
+        """For each piece the position of its word; a space alone belongs to the word that follows."""
+        positions, position, begins = [], -1, True
+        for piece in pieces:
+            begins = begins or piece[0] == " " or piece == "<0x20>"
+            if begins and piece not in (" ", "<0x20>"):
+                position, begins = position + 1, False
+            positions.append(position + begins)
+        return [max(0, min(place, position)) for place in positions]
+
+    def text(self, ids: list[int], vocabulary: tokenizers.Tokenizer) -> str:
+        """The text on one line: a model may spell any character in bytes, but a line break must not get out."""
+        # A space spelt as a byte ends a word too, even amid bytes that make no character.
+        byte, space = (vocabulary.token_to_id(piece) for piece in ("<0x20>", " "))
+        spelt = vocabulary.decode([space if token == byte else token for token in ids], False)
+        return " ".join(re.sub(r"[^\S ]", "\ufffd", spelt).split())
+
+
+SCHEMES: dict[str, Words] = {"bpe": Bpe(), "words": Words(), "segmented": Segmented()}
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """Two vocabularies, or twice the same, with the specials of `SPECIALS` first in both."""
+
+    kind: Kind
+    lowercase: bool
+    source_json: str = field(repr=False)
+    target_json: str = field(repr=False)
+
+    @classmethod
+    def learn(cls, config: TokenizerConfig, source: Path | str, target: Path | str) -> "Tokenizer":
+        """Vocabularies of two files of text."""
+        groups = [[source, target]] if config.joint else [[source], [target]]
+        learned = [_learn(config, paths) for paths in groups]
+        return cls(config.kind, config.lowercase, learned[0], learned[-1])
+
+    @property
+    def source_size(self) -> int:
+        """Entries of the source vocabulary."""
+        return self._source.get_vocab_size()
+
+    @property
+    def target_size(self) -> int:
+        """Entries of the target vocabulary."""
+        return self._target.get_vocab_size()
+
+    def words(self, line: str) -> list[str]:
+        """The words of a line to which `Encoded.words` refers; those of segmented text are put together."""
+        return self._scheme.join(self._units(line)).split()
+
+    def encode_source(self, line: str) -> Encoded:
+        """Subwords of a source line; no special is added."""
+        return self.encode_source_batch([line])[0]
+
+    def encode_target(self, line: str) -> Encoded:
+        """Subwords of a target line; no special is added."""
+        return self.encode_target_batch([line])[0]
+
+    def encode_source_batch(self, lines: Sequence[str]) -> list[Encoded]:
+        """Subwords of source lines."""
+        return self._encoded(lines, self._source)
+
+    def encode_target_batch(self, lines: Sequence[str]) -> list[Encoded]:
+        """Subwords of target lines."""
+        return self._encoded(lines, self._target)
+
+    def source_ids(self, lines: Sequence[str]) -> list[list[int]]:
+        """Only the ids of source lines: the fast way through a large file."""
+        return [list(chain(*row)) for row in self._ids(lines, self._source)]
+
+    def target_ids(self, lines: Sequence[str]) -> list[list[int]]:
+        """Only the ids of target lines."""
+        return [list(chain(*row)) for row in self._ids(lines, self._target)]
+
+    def decode_target(self, ids: Sequence[int]) -> str:
+        """The text of target ids, words put together; specials vanish but for <unk>, which stays visible."""
+        return self._scheme.text([int(token) for token in ids if token > EOS or token == UNK], self._target)
+
+    def target_words(self, ids: Sequence[int]) -> list[int]:
+        """For each target id the position of its word in `decode_target(ids)`; no <pad>, <s>, </s> in ids."""
+        return list(self._scheme.words_of_pieces([self._target.id_to_token(int(token)) for token in ids]))
+
+    def fingerprint(self) -> str:
+        """SHA-256 of all that decides how text becomes ids."""
+        return hashlib.sha256(json.dumps(self._content(), sort_keys=True).encode()).hexdigest()
+
+    def save(self, path: Path | str) -> None:
+        """Write one JSON file, whole or not at all."""
+        temporary = f"{path}.{os.getpid()}.tmp"
+        try:
+            Path(temporary).write_text(json.dumps({**self._content(), "sha256": self.fingerprint()}), "utf-8")
+            os.replace(temporary, path)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Tokenizer":
+        """The tokenizer that `save` wrote; a CheckpointError if the file is not that any more."""
+        try:
+            content = json.loads(Path(path).read_bytes())
+        except OSError as error:
+            raise CheckpointError(f"{path}: cannot be read: {error.strerror or error}") from error
+        except ValueError as error:
+            raise CheckpointError(f"{path}: damaged, not JSON: {error}") from None
+        if not isinstance(content, dict) or content.get("format") != "latentalign tokenizer":
+            raise CheckpointError(f"{path}: not a tokenizer of latentalign")
+        if content.get("version") != VERSION:
+            raise CheckpointError(
+                f"{path}: version {content.get('version')}, but only version {VERSION} is known"
+            )
+        try:
+            source = content["source"]
+            loaded = cls(content["kind"], content["lowercase"], source, content["target"] or source)
+            intact = content["sha256"] == loaded.fingerprint() and loaded.source_size and loaded.target_size
+        except Exception as error:  # the tokenizers library raises nothing more precise
+            raise CheckpointError(f"{path}: damaged: {type(error).__name__}: {error}") from None
+        if not intact:
+            raise CheckpointError(f"{path}: damaged: its content does not match its checksum")
+        return loaded
+
+    @cached_property
+    def _source(self) -> tokenizers.Tokenizer:
+        return tokenizers.Tokenizer.from_str(self.source_json)
+
+    @cached_property
+    def _target(self) -> tokenizers.Tokenizer:
+        same = self.source_json == self.target_json
+        return self._source if same else tokenizers.Tokenizer.from_str(self.target_json)
+
+    def _content(self) -> dict[str, Any]:
+        """What is saved, without its checksum; the target is null where it equals the source."""
+        target = None if self.source_json == self.target_json else self.target_json
+        own = {"format": "latentalign tokenizer", "version": VERSION}
+        return {
+            **own,
+            "kind": self.kind,
+            "lowercase": self.lowercase,
+            "source": self.source_json,
+            "target": target,
+        }
+
+    @property
+    def _scheme(self) -> Words:
+        return SCHEMES[self.kind]
+
+    def _units(self, line: str) -> list[str]:
+        return self._scheme.units(line.lower() if self.lowercase else line)
+
+    def _encoded(self, lines: Sequence[str], vocabulary: tokenizers.Tokenizer) -> list[Encoded]:
+        """Ids with the positions of their words."""
+        encoded = []
+        for line, row in zip(lines, self._ids(lines, vocabulary), strict=True):
+            places = self._scheme.words_of_units(self._units(line))
+            words = [place for place, ids in zip(places, row, strict=True) for _ in ids]
+            encoded.append(Encoded(list(chain(*row)), words))
+        return encoded
+
+    def _ids(self, lines: Sequence[str], vocabulary: tokenizers.Tokenizer) -> list[list[list[int]]]:
+        """Ids of each unit of each line; a unit that comes again in these lines is encoded once."""
+        rows = [self._units(line) for line in lines]
+        distinct = list(dict.fromkeys(chain.from_iterable(rows)))
+        try:
+            batch = vocabulary.encode_batch_fast(distinct, add_special_tokens=False)
+        except TypeError:
+            bad = next(unit for unit in distinct if re.search("[\ud800-\udfff]", unit))
+            raise InputError(
+                f"text with a lone surrogate, which is no character: {bad.strip()!a:.80}"
+            ) from None
+        # A word that is spelt like a special, say </s>, is unknown rather than the end of the sentence.
+        found = ([token if token > EOS else UNK for token in encoding.ids] for encoding in batch)
+        ids = dict(zip(distinct, found, strict=True))
+        return [[ids[unit] for unit in row] for row in rows]
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Units of lines spread evenly over files, `max_lines` of each at most; may be read more than once."""
+
+    config: TokenizerConfig
+    paths: Sequence[Path | str]
+
+    def __iter__(self) -> Iterator[list[str]]:
+        scheme = SCHEMES[self.config.kind]
+        for path in self.paths:
+            step = max(1, -(-count_lines(path) // self.config.max_lines))
+            words = 0
+            for line in islice(read_lines(path), 0, None, step):
+                units = scheme.units(line.lower() if self.config.lowercase else line)
+                words += len(units)
+                yield units
+            if words == 0:
+                raise InputError(f"{path}: no text to learn a vocabulary from")
+
+
+def _learn(config: TokenizerConfig, paths: Sequence[Path | str]) -> str:
+    """A vocabulary of all files, as the JSON text of the tokenizers library."""
+    content = json.loads(SCHEMES[config.kind].learn(config, _Sample(config, paths)).to_str())
+    # Left in place, these would turn text that is spelt like a special into the special.
+    content["added_tokens"] = []
+    return json.dumps(content, ensure_ascii=False)
+
+
+def _ranked(counts: Counter[str]) -> list[str]:
+    """Most frequent first; equals in the order of their characters."""
+    return sorted(counts, key=lambda entry: (-counts[entry], entry))

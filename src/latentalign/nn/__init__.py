@@ -1,0 +1,1 @@
+"""Plain modules: latent attention as a drop-in, output heads, recurrent stacks."""

@@ -1,0 +1,270 @@
+"""Beam search over any step: every live hypothesis of every sentence in one batch, and nothing else.
+
+A step's state is a dict of tensors with hypotheses first. What belongs to a sentence (encoder memory, masks)
+is kept once by the owner of the step; the state then holds an int64 tensor `sentence` that indexes it, so
+that the search moves only what differs between hypotheses.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from latentalign.errors import DivergedError, InputError
+
+State = dict[str, Tensor]
+NEVER = -math.inf
+
+
+class Step(Protocol):
+    """log p(next token | hypothesis) of n hypotheses whose last tokens are given, and their new state."""
+
+    def __call__(self, tokens: Int[Tensor, " n"], state: State, /) -> tuple[Float[Tensor, "n V"], State]: ...
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One output: its tokens after bos, ending in eos where `finished`, and log p of them all.
+
+    Every hypothesis is finished unless the step gives eos probability zero where the output has to end.
+    """
+
+    tokens: tuple[int, ...]
+    log_prob: float
+    score: float
+    finished: bool
+
+
+@dataclass(frozen=True)
+class _Sentences:
+    """The a sentences still searched: free places in their beams, and the score a newcomer has to beat."""
+
+    number: Int[Tensor, " a"]
+    source_length: Int[Tensor, " a"]
+    limit: Int[Tensor, " a"]
+    limit_penalty: Float[Tensor, " a"]
+    width: Int[Tensor, " a"]
+    to_beat: Float[Tensor, " a"]
+
+    def select(self, keep: Bool[Tensor, " a"]) -> "_Sentences":
+        return _Sentences(**{name: value[keep] for name, value in vars(self).items()})
+
+
+@dataclass(frozen=True)
+class _Live:
+    """The n hypotheses still growing, ordered by sentence and then by place in the beam."""
+
+    sentence: Int[Tensor, " n"]  # position in _Sentences
+    place: Int[Tensor, " n"]
+    history: Int[Tensor, "n t"]  # bos first
+    log_prob: Float[Tensor, " n"]
+
+
+@dataclass(frozen=True)
+class _Picks:
+    """The best continuations of each sentence, best first; only `kept` ones are real."""
+
+    parent: Int[Tensor, "a beam"]
+    token: Int[Tensor, "a beam"]
+    log_prob: Float[Tensor, "a beam"]
+    kept: Bool[Tensor, "a beam"]
+
+
+@dataclass(frozen=True)
+class BeamSearch:
+    """The `nbest` outputs of highest score = log p(y) / ((5 + |y|) / 6)^length_penalty that a beam finds.
+
+    The beam is ordered by plain log-probability. A hypothesis that ends keeps its place in the beam and is
+    computed no more; a sentence is over when no place is free, or when even its best live hypothesis, ended
+    for nothing at the length limit, could not enter the n best. The limit is max_length_ratio * |x| +
+    max_length_extra and at most max_length, eos included; there eos is forced at the step's own probability.
+    `eos_norm` lowers log p(eos) by eos_norm * |x| / |y| in order and score, not in `log_prob`.
+    Length penalty: Wu et al. 2016, equation 14. Ties go to the lower token, then to the better parent.
+    """
+
+    beam: int = 10
+    length_penalty: float = 1.0
+    max_length_ratio: float = 2.0
+    max_length_extra: int = 10
+    max_length: int = 250
+    eos_norm: float = 0.0
+    nbest: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("length_penalty", "max_length_ratio", "max_length_extra", "eos_norm"):
+            value = getattr(self, name)
+            if not 0 <= value < math.inf:
+                raise InputError(f"search.{name} is {value}: it must be a number of at least 0")
+        if self.beam < 1 or self.max_length < 1:
+            raise InputError("search.beam and search.max_length must be at least 1")
+        if not 1 <= self.nbest <= self.beam:
+            raise InputError(
+                f"search.nbest is {self.nbest}: it must lie between 1 and search.beam = {self.beam}"
+            )
+
+    @torch.no_grad()
+    def __call__(
+        self, step: Step, state: State, *, source_lengths: Int[Tensor, " B"], bos: int, eos: int, pad: int
+    ) -> list[list[Hypothesis]]:
+        """The best outputs of each sentence, best first, from a state with one row per sentence.
+
+        A sentence has fewer than `nbest` outputs only where fewer exist.
+        """
+        found: list[list[Hypothesis]] = [[] for _ in range(len(source_lengths))]
+        banned = torch.tensor(sorted({bos, pad} - {eos}), dtype=torch.long, device=source_lengths.device)
+        sentences, live = self._start(source_lengths, bos)
+        while len(live.history):
+            log_probs, state = step(live.history[:, -1], state)
+            allowed = self._allowed(log_probs.index_fill(1, banned, NEVER), sentences, live, eos=eos)
+            picks = self._pick(log_probs, allowed, sentences, live=live)
+            sentences = self._collect(picks, sentences, live, eos=eos, found=found)
+            sentences, live, parent = self._advance(picks, sentences, live, eos=eos)
+            state = {name: value.index_select(0, parent) for name, value in state.items()}
+        return [self._best(hypotheses) for hypotheses in found]
+
+    def _penalty(self, length: int) -> float:
+        return float(((5 + length) / 6) ** self.length_penalty)
+
+    def _best(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+        return sorted(hypotheses, key=lambda h: -h.score)[: self.nbest]  # stable: of equals the earlier found
+
+    def _start(self, source_lengths: Int[Tensor, " B"], bos: int) -> tuple[_Sentences, _Live]:
+        """One hypothesis, bos, for each sentence."""
+        number = torch.arange(len(source_lengths), device=source_lengths.device)
+        limits = [
+            max(1, min(self.max_length, math.floor(self.max_length_ratio * n + self.max_length_extra)))
+            for n in source_lengths.tolist()
+        ]
+        log_prob = torch.zeros(len(number), dtype=torch.float64, device=number.device)
+        sentences = _Sentences(
+            number,
+            source_lengths,
+            limit=number.new_tensor(limits),
+            limit_penalty=log_prob.new_tensor([self._penalty(limit) for limit in limits]),
+            width=torch.full_like(number, self.beam),
+            to_beat=torch.full_like(log_prob, NEVER),
+        )
+        return sentences, _Live(
+            number, torch.zeros_like(number), torch.full_like(number, bos)[:, None], log_prob
+        )
+
+    def _allowed(
+        self, log_probs: Float[Tensor, "n V"], sentences: _Sentences, live: _Live, *, eos: int
+    ) -> Float[Tensor, "n V"]:
+        """What orders the beam, written into `log_probs`: eos lowered, and only eos at the length limit."""
+        length = live.history.shape[1]  # of the outputs that this step makes: bos stands for the new token
+        last = sentences.limit[live.sentence] == length
+        ending = log_probs[:, eos] - self._eos_loss(sentences.source_length[live.sentence], length)
+        if last.any():
+            log_probs[last] = NEVER
+        log_probs[:, eos] = ending
+        return log_probs
+
+    def _eos_loss(self, source_length: Int[Tensor, " m"], length: int) -> Float[Tensor, " m"]:
+        return source_length.double() * (self.eos_norm / length)
+
+    def _pick(
+        self,
+        log_probs: Float[Tensor, "n V"],
+        allowed: Float[Tensor, "n V"],
+        sentences: _Sentences,
+        *,
+        live: _Live,
+    ) -> _Picks:
+        """The best continuations of each sentence, out of the best k of each of its hypotheses."""
+        value, token = _top(allowed, min(self.beam, allowed.shape[1]))
+        value = value + live.log_prob[:, None]  # sums in double precision, whatever the step computes in
+        k, a = value.shape[1], len(sentences.number)
+        values = value.new_full((a, self.beam, k), NEVER)
+        tokens, rows = token.new_zeros(values.shape), token.new_zeros(a, self.beam)
+        at = (live.sentence, live.place)
+        values[at], tokens[at], rows[at] = value, token, torch.arange(len(value), device=value.device)
+        values, tokens = values.flatten(1), tokens.flatten(1)
+        order = tokens.argsort(dim=1, stable=True)
+        order = order.gather(1, values.gather(1, order).argsort(dim=1, descending=True, stable=True))
+        order = order[:, : self.beam]
+        value, token, parent = values.gather(1, order), tokens.gather(1, order), rows.gather(1, order // k)
+        if value.isnan().any():
+            raise DivergedError(
+                f"the model's log-probabilities are NaN at output position {live.history.shape[1]}: "
+                "its parameters are not finite; translate with an earlier model"
+            )
+        kept = (torch.arange(self.beam, device=value.device) < sentences.width[:, None]) & (value > NEVER)
+        return _Picks(parent, token, live.log_prob[parent] + log_probs[parent, token], kept)
+
+    def _collect(
+        self, picks: _Picks, sentences: _Sentences, live: _Live, *, eos: int, found: list[list[Hypothesis]]
+    ) -> _Sentences:
+        """Moves what has ended into `found`; the free places and the scores to beat that this leaves."""
+        ended = picks.kept & (picks.token == eos)
+        stuck = ~picks.kept.any(dim=1)
+        if stuck.any():
+            self._collect_unfinished(stuck, sentences, live, found=found)
+        if not ended.any():
+            return sentences
+        length = live.history.shape[1]
+        position, column = ended.nonzero(as_tuple=True)
+        log_prob = picks.log_prob[position, column]
+        score = (log_prob - self._eos_loss(sentences.source_length[position], length)) / self._penalty(length)
+        histories = live.history[picks.parent[position, column], 1:].tolist()
+        numbers = sentences.number[position].tolist()
+        for number, tokens, p, s in zip(numbers, histories, log_prob.tolist(), score.tolist(), strict=True):
+            found[number].append(Hypothesis((*tokens, eos), log_prob=p, score=s, finished=True))
+        to_beat = sentences.to_beat.clone()
+        for place, number in set(zip(position.tolist(), numbers, strict=True)):
+            if len(found[number]) >= self.nbest:
+                to_beat[place] = self._best(found[number])[-1].score
+        return replace(sentences, width=sentences.width - ended.sum(dim=1), to_beat=to_beat)
+
+    def _collect_unfinished(
+        self, stuck: Bool[Tensor, " a"], sentences: _Sentences, live: _Live, *, found: list[list[Hypothesis]]
+    ) -> None:
+        """Gives a sentence that cannot go on, and has no output, its live hypotheses as they are."""
+        for row in stuck[live.sentence].nonzero()[:, 0].tolist():
+            hypotheses = found[int(sentences.number[live.sentence[row]])]
+            if not any(h.finished for h in hypotheses):
+                tokens, log_prob = live.history[row, 1:].tolist(), float(live.log_prob[row])
+                score = log_prob / self._penalty(len(tokens))
+                hypotheses.append(Hypothesis(tuple(tokens), log_prob, score, finished=False))
+
+    def _advance(
+        self, picks: _Picks, sentences: _Sentences, live: _Live, *, eos: int
+    ) -> tuple[_Sentences, _Live, Int[Tensor, " m"]]:
+        """What is still searched after this step, and the row of each hypothesis' parent."""
+        alive = picks.kept & (picks.token != eos)
+        # Log-probabilities only fall and the penalty only grows: no descendant scores above this.
+        bound = picks.log_prob.masked_fill(~alive, NEVER).amax(dim=1) / sentences.limit_penalty
+        going = bound > sentences.to_beat
+        position, place = (alive & going[:, None]).nonzero(as_tuple=True)
+        parent = picks.parent[position, place]
+        history = torch.cat([live.history[parent], picks.token[position, place, None]], dim=1)
+        renumbered = going.cumsum(dim=0) - 1
+        following = _Live(renumbered[position], place, history, picks.log_prob[position, place])
+        return sentences.select(going), following, parent
+
+
+def _top(values: Float[Tensor, "n V"], k: int) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
+    """The k largest of each row and their columns, in order of value and then of column.
+
+    `topk` may choose any of several equal values: rows where that matters are chosen again.
+    """
+    value, column = values.topk(min(k + 1, values.shape[1]))
+    if value.shape[1] > k:
+        tied = (value[:, k - 1] == value[:, k]) & (value[:, k] > NEVER)
+        if tied.any():
+            column[tied, :k] = _first_of_ties(values[tied], value[tied, k - 1 : k], k=k)
+    column = column[:, :k].sort(dim=1).values
+    value, order = values.gather(1, column).sort(dim=1, descending=True, stable=True)
+    return value, column.gather(1, order)
+
+
+def _first_of_ties(
+    values: Float[Tensor, "m V"], least: Float[Tensor, "m 1"], *, k: int
+) -> Int[Tensor, "m k"]:
+    """Columns of the k largest of each row, the k-th largest being `least`; of equals the first ones."""
+    above, equal = values > least, values == least
+    keep = above | (equal & (equal.cumsum(dim=1) <= k - above.sum(dim=1, keepdim=True)))
+    return keep.nonzero()[:, 1].view(-1, k)

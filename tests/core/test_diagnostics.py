@@ -1,0 +1,85 @@
+"""Proposition 1 and its bounds hold; the empirical curvature finds what is there."""
+
+import pytest
+import torch
+from problems import problem
+
+from latentalign import (
+    Categorical,
+    EmissionLatent,
+    LinearHead,
+    empirical_curvature,
+    soft_gap,
+    softmax_curvature,
+)
+from latentalign.core.diagnostics import SOFTMAX_CURVATURE, hessian_norm
+
+
+def linear_problem(seed, members=4, outputs=5, scale=1.0):
+    g = torch.Generator().manual_seed(seed)
+    head = LinearHead(3, outputs).double()
+    with torch.no_grad():
+        head.output.weight.copy_(scale * torch.randn(outputs, 3, generator=g, dtype=torch.float64))
+    memory = torch.randn(6, members, 3, generator=g, dtype=torch.float64)
+    mask = torch.ones(6, members).bool()
+    mask[0, 2:] = False
+    prior = Categorical.from_scores(torch.randn(6, members, generator=g, dtype=torch.float64), mask)
+    target = torch.randint(outputs, (6,), generator=g)
+    latent = EmissionLatent(prior, head, torch.zeros(6, 1, dtype=torch.float64), memory=memory, target=target)
+    return latent, head
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("seed", range(10))
+def test_proposition_1_holds_with_the_proven_curvature(seed, scale):
+    latent, head = linear_problem(seed, scale=scale)
+    curvature = softmax_curvature(head.output.weight, latent.memory, latent.prior.mask)
+    result = soft_gap(latent, curvature, proven=True)
+    assert (result.gap <= result.tighter + 1e-12).all()
+    assert (result.tighter <= result.bound + 1e-12).all()
+
+
+@pytest.mark.slow
+def test_the_proven_curvature_is_above_what_is_found_anywhere():
+    for seed in range(5):
+        latent, head = linear_problem(seed, scale=2.0)
+        logits = head.output(latent.memory)
+
+        def g(z, logits=logits, latent=latent, head=head):
+            mixed = (z.unsqueeze(-1) * logits).sum(-2) + (1 - z.sum(-1, keepdim=True)) * head.output.bias
+            return mixed.softmax(-1).gather(-1, latent.target.unsqueeze(-1)).squeeze(-1)
+
+        found = empirical_curvature(g, latent.prior)
+        proven = softmax_curvature(head.output.weight, latent.memory, latent.prior.mask)
+        assert (found <= proven).all()
+        assert (found > 0).all()
+
+
+def test_the_softmax_constant_bounds_random_hessians():
+    worst = 0.0
+    for seed in range(200):
+        g = torch.Generator().manual_seed(seed)
+        u = (torch.randn(1, 2 + seed % 5, generator=g) * (0.5 + seed % 4)).double()
+        hessian = torch.autograd.functional.hessian(lambda v: v.softmax(-1)[0, 0], u).squeeze()
+        worst = max(worst, torch.linalg.matrix_norm(hessian, 2).item())
+    assert 0.15 < worst <= SOFTMAX_CURVATURE
+
+
+def test_power_iteration_finds_the_spectral_norm():
+    g = torch.Generator().manual_seed(0)
+    a = torch.randn(3, 4, 4, generator=g, dtype=torch.float64)
+    a = a + a.transpose(-1, -2)
+    f = lambda z: 0.5 * (z.unsqueeze(-2) @ a @ z.unsqueeze(-1)).squeeze(-1).squeeze(-1)  # noqa: E731
+    at = torch.randn(3, 4, generator=g, dtype=torch.float64)
+    norm = hessian_norm(f, at, torch.ones(3, 4).bool(), iterations=500)
+    torch.testing.assert_close(norm, torch.linalg.matrix_norm(a, 2), rtol=1e-3, atol=1e-3)
+
+
+def test_the_gap_is_zero_where_there_is_one_member():
+    p = problem()
+    latent = p.latent()
+    result = soft_gap(latent, torch.ones(2, 3, dtype=torch.float64), proven=False)
+    single = p.mask.sum(-1) == 1
+    assert (result.gap[single] < 1e-12).all()
+    assert (result.tighter[single] < 1e-12).all()
+    assert result.gap.flatten()[-1] == 0

@@ -1,0 +1,156 @@
+"""Emission in bounded memory equals the dense computation."""
+
+import pytest
+import torch
+from problems import gradients, problem
+from torch import nn
+
+from latentalign import (
+    Categorical,
+    Dirichlet,
+    LatentAttention,
+    LinearHead,
+    Mixed,
+    OneHot,
+    parse_predict,
+    predictive_log_prob,
+    target_log_prob,
+)
+from latentalign.core import emission, vocabulary
+
+
+def dense(p, alignments):
+    """log softmax of all logits of all alignments at once."""
+    contexts = alignments.contexts(p.memory)
+    query = p.query.unsqueeze(-2).expand(*contexts.shape[:-1], p.query.shape[-1])
+    return p.head(query, contexts).log_softmax(-1)
+
+
+class Opaque(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, query, context):
+        return self.inner(query, context)
+
+
+def some_alignments(p, kind):
+    prior = Categorical.from_scores(p.prior_scores, p.mask)
+    torch.manual_seed(0)
+    return {
+        "enumerate": prior.enumerate,
+        "top": lambda: prior.top(2),
+        "sample": lambda: prior.sample(3),
+        "soft": lambda: Mixed.point(prior.mean, prior.mask),
+        "relaxed": lambda: Dirichlet.from_scores(p.prior_scores, p.mask).rsample(2),
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", ["enumerate", "top", "sample", "soft", "relaxed"])
+@pytest.mark.parametrize("max_logits", [1, 13, 2**20])
+@pytest.mark.parametrize("factored", [True, False])
+@pytest.mark.parametrize("batch", [(2, 3), (4,)])
+def test_chunked_emission_matches_dense(kind, max_logits, factored, batch):
+    p = problem(batch)
+    emit = p.head if factored else Opaque(p.head)
+    a = some_alignments(p, kind)
+    ours = target_log_prob(emit, p.query, p.memory, p.target, a, max_logits=max_logits)
+    a = some_alignments(p, kind)
+    index = p.target[..., None, None].expand(*a.log_weight.shape, 1)
+    expected = dense(p, a).gather(-1, index).squeeze(-1).masked_fill(~a.present, 0.0)
+    torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-10)
+    weight = torch.rand(ours.shape, dtype=torch.float64)
+    for g, h in zip(gradients(ours, p.leaves, weight), gradients(expected, p.leaves, weight), strict=True):
+        torch.testing.assert_close(g, h, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("how", ["exact", "kmax:2", "soft"])
+@pytest.mark.parametrize("max_logits", [1, 13, 2**20])
+@pytest.mark.parametrize("factored", [True, False])
+def test_predictive_distribution_matches_dense_and_sums_to_one(how, max_logits, factored):
+    p = problem()
+    emit = p.head if factored else Opaque(p.head)
+    a = parse_predict(how)(Categorical.from_scores(p.prior_scores, p.mask))
+    ours = predictive_log_prob(emit, p.query, p.memory, a, max_logits=max_logits)
+    a = parse_predict(how)(Categorical.from_scores(p.prior_scores, p.mask))
+    weights = a.log_weight.exp().unsqueeze(-1)
+    mixture = (weights * dense(p, a).exp()).sum(-2)
+    exists = p.mask.any(-1)
+    torch.testing.assert_close(ours[exists].exp(), mixture[exists], rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(ours[exists].exp().sum(-1), torch.ones_like(ours[exists][:, 0]))
+    assert (ours[~exists] == 0).all()
+    weight = torch.rand(ours.shape, dtype=torch.float64) * exists.unsqueeze(-1)
+    logs = mixture.masked_fill(~exists.unsqueeze(-1), 1.0).log()
+    for g, h in zip(gradients(ours, p.leaves, weight), gradients(logs, p.leaves, weight), strict=True):
+        torch.testing.assert_close(g, h, rtol=1e-9, atol=1e-10)
+
+
+def test_masked_queries_and_members_are_never_computed(monkeypatch):
+    p = problem()
+    rows = []
+    original = vocabulary.logits_of
+    monkeypatch.setattr(vocabulary, "logits_of", lambda h, w, b: rows.append(len(h)) or original(h, w, b))
+    a = Categorical.from_scores(p.prior_scores, p.mask).enumerate()
+    query_mask = torch.tensor([[True, False, True], [True, True, True]])
+    out = target_log_prob(p.head, p.query, p.memory, p.target, a, query_mask=query_mask)
+    assert sum(rows) == int((p.mask & query_mask.unsqueeze(-1)).sum())
+    assert (out[0, 1] == 0).all()
+    assert max(rows) <= 2**22 // 5
+
+
+def test_no_more_than_max_logits_are_alive(monkeypatch):
+    sizes = []
+    original = vocabulary.logits_of
+    monkeypatch.setattr(
+        vocabulary, "logits_of", lambda h, w, b: sizes.append(len(h) * len(w)) or original(h, w, b)
+    )
+    p = problem((3, 4), 6, max_logits=35)
+    for value in (
+        p.latent().log_marginal(p.latent().prior.enumerate()),
+        p.latent().log_likelihood(p.latent().prior.enumerate()),
+    ):
+        value.sum().backward()
+    assert max(sizes) <= 35
+
+
+def test_each_alignment_has_its_own_dropout_mask():
+    attention = LatentAttention(4, 4, 5, hidden=64, dropout=0.5, inference=False)
+    latent = attention(torch.randn(1, 4), torch.ones(1, 6, 4), torch.tensor([2]))
+    each = latent.log_likelihood(latent.prior.enumerate())
+    assert each.unique().numel() == 6  # equal members, different masks
+
+
+def test_dropout_gradient_uses_the_mask_of_the_forward_pass():
+    p = problem()
+    emit = Opaque(p.head)
+    p.head.dropout.p = 0.5
+    a = Categorical.from_scores(p.prior_scores, p.mask).enumerate()
+    torch.manual_seed(4)
+    value = target_log_prob(emit, p.query, p.memory, p.target, a, max_logits=30).sum()
+    analytic = gradients(value, [p.query])[0]
+    step = 1e-6
+    moved = p.query.detach().clone()
+    moved[0, 0, 0] += step
+    torch.manual_seed(4)
+    again = target_log_prob(emit, moved, p.memory, p.target, a, max_logits=30).sum()
+    assert ((again - value) / step).item() == pytest.approx(analytic[0, 0, 0].item(), rel=1e-4, abs=1e-6)
+
+
+def test_linear_head_is_the_softmax_of_the_selected_member():
+    head = LinearHead(4, 5).double()
+    memory, query = torch.randn(2, 3, 4, dtype=torch.float64), torch.randn(2, 7, dtype=torch.float64)
+    index = torch.tensor([[1], [2]])
+    zero = torch.zeros(2, 1, dtype=torch.float64)
+    ours = target_log_prob(head, query, memory, torch.tensor([0, 4]), OneHot(index, zero, zero))
+    for b, y in enumerate([0, 4]):
+        expected = head.output(memory[b, index[b, 0]]).log_softmax(-1)[y]
+        torch.testing.assert_close(ours[b, 0], expected)
+
+
+def test_query_borders_keep_queries_whole():
+    owner = torch.tensor([0, 0, 0, 1, 1, 2, 3, 3, 3, 3])
+    assert emission.query_borders(owner, 5) == [0, 5, 10]
+    assert emission.query_borders(owner, 4) == [0, 3, 6, 10]
+    assert emission.query_borders(owner, 100) == [0, 10]
+    assert emission.query_borders(owner[:0], 5) == [0]

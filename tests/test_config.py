@@ -1,0 +1,240 @@
+import math
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import Field, ValidationError, model_validator
+
+from latentalign import config
+from latentalign.config import DataPath, Section, dump, load
+from latentalign.errors import InputError
+
+
+class Split(Section):
+    source: DataPath
+    gold: DataPath | None = None
+
+
+class Data(Section):
+    train: Split
+    test: Split | None = None
+
+
+class Training(Section):
+    learning_rate: float = Field(3e-4, gt=0)
+    epochs: int = 30
+    normalize: Literal["tokens", "sentences"] = "tokens"
+    betas: tuple[float, float] = (0.9, 0.999)
+    shuffle: bool = True
+    note: str = ""
+    limit: int | None = None
+
+    @model_validator(mode="after")
+    def _short_enough(self):
+        if self.limit and self.limit < self.epochs:
+            raise ValueError("limit must be at least epochs")
+        return self
+
+
+class Cat(Section):
+    kind: Literal["cat"]
+    lives: int = 9
+
+
+class Dog(Section):
+    kind: Literal["dog"]
+    legs: int = 4
+
+
+class Recipe(Section):
+    data: Data
+    training: Training = Training()
+    pet: Annotated[Cat | Dog, Field(discriminator="kind")] | None = None
+
+
+MINIMAL = '[data.train]\nsource = "train.de"\n'
+
+
+@pytest.fixture
+def recipe(tmp_path: Path):
+    def recipe(text: str) -> Path:
+        path = tmp_path / "recipe.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return recipe
+
+
+def complaint(path: Path | str, *overrides: str) -> str:
+    with pytest.raises(InputError) as caught:
+        load(path, Recipe, overrides)
+    return str(caught.value)
+
+
+def test_a_recipe_becomes_its_model(recipe):
+    loaded = load(recipe(MINIMAL + "[training]\nlearning_rate = 1\nbetas = [0.5, 0.9]\n"), Recipe)
+    assert loaded.training == Training(learning_rate=1.0, betas=(0.5, 0.9))
+    assert isinstance(loaded.training.learning_rate, float)
+
+
+def test_sections_never_change():
+    with pytest.raises(ValidationError):
+        Training().epochs = 3
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "[training]\nlearnig_rate = 1.0",
+            "unknown key training.learnig_rate; did you mean training.learning_rate?",
+        ),
+        ("[trainig]\nepochs = 1", "unknown key trainig; did you mean training?"),
+        ("[data.train.deep]\nx = 1", "unknown key data.train.deep; valid here: source, gold"),
+        ("[data]\nlearning_rate = 1", "unknown key data.learning_rate; did you mean training.learning_rate?"),
+        ("[pet]\nkind = 'cat'\nlive = 3", "unknown key pet.live; did you mean pet.lives?"),
+        ("[training]\nepochs = 'ten'", "training.epochs: expected a valid integer, got 'ten'"),
+        ("[training]\nepochs = '10'", "training.epochs: expected a valid integer, got '10'"),
+        ("[training]\nepochs = true", "training.epochs: expected a valid integer, got True"),
+        ("[training]\nshuffle = 1", "training.shuffle: expected a valid boolean, got 1"),
+        ("[training]\nlearning_rate = -1.0", "training.learning_rate: expected greater than 0, got -1.0"),
+        (
+            "[training]\nnormalize = 'words'",
+            "training.normalize: expected 'tokens' or 'sentences', got 'words'",
+        ),
+        ("[training]\nlimit = 3", "training: limit must be at least epochs"),
+        ("[pet]\nkind = 'cow'", "'cow'"),
+        ("[pet]\nkind = 'dog'\nlegs = 'x'", "pet.legs: expected a valid integer, got 'x'"),
+        ("[data.test]\ngold = 'g'", "missing key data.test.source"),
+    ],
+)
+def test_every_complaint_names_file_and_key(recipe, line, expected):
+    path = recipe(line + "\n" + MINIMAL)
+    message = complaint(path)
+    assert message.startswith(f"{path}: ")
+    assert expected in message
+
+
+def test_misspelt_keys_come_before_what_they_leave_missing(recipe):
+    first, second = complaint(recipe('[data.train]\nsorce = "x"')).split("\n")
+    assert "unknown key data.train.sorce; did you mean data.train.source?" in first
+    assert "missing key data.train.source" in second
+
+
+def test_broken_toml_is_named_with_its_line(recipe):
+    assert "line 3" in complaint(recipe(MINIMAL + "epochs = = 3\n"))
+    path = recipe("")
+    path.write_bytes(b"[data]\nx = '\xff'\n")
+    assert f"{path}, line 2: not UTF-8" in complaint(path)
+
+
+def test_byte_order_mark_and_crlf_are_accepted(recipe):
+    path = recipe("")
+    path.write_bytes(b"\xef\xbb\xbf" + MINIMAL.replace("\n", "\r\n").encode())
+    assert load(path, Recipe).data.train.source.name == "train.de"
+
+
+@pytest.mark.parametrize(
+    ("override", "field", "value"),
+    [
+        ("training.epochs=3", "epochs", 3),
+        ("training.epochs = 3", "epochs", 3),
+        ("training.learning_rate=1e-2", "learning_rate", 0.01),
+        ("training.shuffle=false", "shuffle", False),
+        ("training.betas=[0.1, 0.2]", "betas", (0.1, 0.2)),
+        ("training.normalize=sentences", "normalize", "sentences"),
+        ('training.note="3"', "note", "3"),
+        ("training.note=a=b", "note", "a=b"),
+        ("training.note=", "note", ""),
+        ("training.note=2024-01-01", "note", "2024-01-01"),
+        ("training.note=1\nx = 2", "note", "1\nx = 2"),
+    ],
+)
+def test_overrides_win(recipe, override, field, value):
+    path = recipe(MINIMAL + "[training]\nepochs = 7\nlearning_rate = 7.0\n")
+    assert getattr(load(path, Recipe, [override]).training, field) == value
+
+
+def test_complaints_about_overrides_say_so(recipe):
+    path = recipe(MINIMAL)
+    assert "--set: unknown key training.epoch; did you mean training.epochs?" in complaint(
+        path, "training.epoch=3"
+    )
+    assert "expected table.key=value" in complaint(path, "training.epochs")
+    assert "expected table.key=value" in complaint(path, "training.=3")
+    assert "training.epochs is a value" in complaint(path, "training.epochs=3", "training.epochs.x=3")
+
+
+def test_paths_are_seen_from_the_recipe_and_overrides_from_here(recipe, tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    path = recipe(MINIMAL + 'gold = "/abs/gold"\n[data.test]\nsource = "a"\n')
+    data = load(Path("..") / path.name, Recipe, ["data.test.source=test.de", "data.test.gold=7"]).data
+    assert data.train.source.resolve() == tmp_path / "train.de"
+    assert data.train.source.is_absolute()
+    assert data.train.gold == Path("/abs/gold")
+    assert data.test.source == here / "test.de"
+    assert data.test.gold == here / "7"
+
+
+def test_paths_built_in_python_stay_as_given():
+    assert Split(source="x/y").source == Path("x/y")
+
+
+def test_shipped_recipes_are_found_by_name_and_see_the_current_folder(tmp_path, monkeypatch):
+    shelf = tmp_path / "package" / "recipes" / "nmt"
+    shelf.mkdir(parents=True)
+    (shelf / "tiny.toml").write_text(MINIMAL)
+    monkeypatch.setattr(config.resources, "files", lambda package: tmp_path / "package")
+    monkeypatch.chdir(tmp_path)
+    assert config.shipped() == ["nmt/tiny"]
+    assert load("nmt/tiny", Recipe).data.train.source == tmp_path / "train.de"
+    assert "nmt/huge: no such file, and no shipped recipe has that name (nmt/tiny)" in complaint("nmt/huge")
+    assert "no such file" in complaint("../recipes/nmt/tiny")
+    assert "is a directory" in complaint(tmp_path)
+
+
+any_text = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(
+    st.builds(
+        Training,
+        learning_rate=st.floats(min_value=0, exclude_min=True, allow_infinity=True),
+        epochs=st.integers(-(2**63), 2**63 - 1),
+        betas=st.tuples(st.floats(allow_nan=False), st.floats(allow_nan=False)),
+        shuffle=st.booleans(),
+        note=any_text,
+        normalize=st.sampled_from(["tokens", "sentences"]),
+    ),
+    any_text.filter(lambda text: "\0" not in text),
+    st.sampled_from([None, Cat(kind="cat"), Dog(kind="dog", legs=3)]),
+)
+def test_what_is_dumped_loads_back_equal(tmp_path_factory, training, name, pet):
+    path = tmp_path_factory.mktemp("dump") / "config.toml"
+    test = Split(source=Path("/data") / name.lstrip("/"))
+    original = Recipe(data=Data(train=Split(source="/a b/c"), test=test), training=training, pet=pet)
+    path.write_bytes(dump(original).encode())
+    assert load(path, Recipe) == original
+
+
+def test_dump_writes_defaults_but_no_absent_values():
+    text = dump(Recipe(data=Data(train=Split(source="/x"))))
+    assert '[data.train]\nsource = "/x"\n' in text
+    assert "epochs = 30" in text
+    assert "gold" not in text
+    assert "pet" not in text
+
+
+def test_dump_keeps_odd_keys_empty_tables_and_inner_tables(tmp_path):
+    class Odd(Section):
+        tables: dict[str, dict[str, float]]
+        rows: list[dict[str, list[bool]]]
+
+    original = Odd(tables={"a.b": {'"': math.inf}, "empty": {}, "": {}}, rows=[{"x y": [True, False]}, {}])
+    path = tmp_path / "odd.toml"
+    path.write_text(dump(original))
+    assert load(path, Odd) == original

@@ -1,0 +1,291 @@
+"""Beam search is compared with all outputs written down, on steps that know their whole history."""
+
+import itertools
+import math
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from latentalign.errors import DivergedError, InputError
+from latentalign.search import BeamSearch, Hypothesis, _top
+
+PAD, BOS, EOS, A, B, C = range(6)
+WORDS = (A, B, C)
+SPECIAL = {"bos": BOS, "eos": EOS, "pad": PAD}
+
+
+@dataclass
+class HistoryStep:
+    """log p(. | sentence, all earlier tokens): drawn from a hash of the history, which only the state holds."""
+
+    seeds: list[int]
+    vocabulary: int = 6
+    dtype: torch.dtype = torch.float64
+    sharpness: float = 2.0
+    rows: list[int] = field(default_factory=list)
+
+    def start(self) -> dict[str, Tensor]:
+        n = len(self.seeds)
+        return {"sentence": torch.arange(n), "history": torch.zeros(n, 0, dtype=torch.long)}
+
+    def row(self, sentence: int, history: tuple[int, ...]) -> Float[Tensor, " V"]:
+        generator = torch.Generator().manual_seed(hash((self.seeds[sentence], history)) % 2**31)
+        logits = torch.randn(self.vocabulary, generator=generator, dtype=torch.float64) * self.sharpness
+        return logits.log_softmax(-1).to(self.dtype)
+
+    def __call__(self, tokens: Int[Tensor, " n"], state: dict[str, Tensor]):
+        self.rows.append(len(tokens))
+        history = torch.cat([state["history"], tokens[:, None]], dim=1)
+        keys = zip(state["sentence"].tolist(), history.tolist(), strict=True)
+        log_probs = torch.stack([self.row(sentence, tuple(h)) for sentence, h in keys])
+        return log_probs, {"sentence": state["sentence"], "history": history}
+
+    def log_prob(self, sentence: int, tokens: tuple[int, ...]) -> float:
+        steps = [self.row(sentence, (BOS, *tokens[:i]))[t].item() for i, t in enumerate(tokens)]
+        return sum(steps)
+
+
+@dataclass
+class TableStep:
+    """log p(. | output position) from a table: the same for all sentences."""
+
+    table: Float[Tensor, "positions V"]
+
+    def __call__(self, tokens: Int[Tensor, " n"], state: dict[str, Tensor]):
+        log_probs = self.table[state["position"].clamp(max=len(self.table) - 1)]
+        return log_probs, {"position": state["position"] + 1}
+
+
+def lengths(*values: int) -> Int[Tensor, " B"]:
+    return torch.tensor(values, dtype=torch.long)
+
+
+def search(beam_search: BeamSearch, step: HistoryStep, source_lengths: list[int] | None = None):
+    source = lengths(*(source_lengths or [1] * len(step.seeds)))
+    return beam_search(step, step.start(), source_lengths=source, **SPECIAL)
+
+
+def everything(step: HistoryStep, limit: int, alpha: float, *, eos_loss: float = 0.0) -> list[tuple]:
+    """All outputs of sentence 0 up to a length, eos included: (score, tokens, log-probability), best first."""
+    outputs = []
+    for n in range(limit):
+        for words in itertools.product(WORDS, repeat=n):
+            tokens = (*words, EOS)
+            log_prob = step.log_prob(0, tokens)
+            score = (log_prob - eos_loss / len(tokens)) / ((5 + len(tokens)) / 6) ** alpha
+            outputs.append((score, tokens, log_prob))
+    return sorted(outputs, reverse=True)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 3.0])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_wide_beam_finds_the_true_best_outputs(seed, alpha):
+    step = HistoryStep([seed])
+    exhaustive = BeamSearch(beam=60, length_penalty=alpha, max_length_ratio=0, max_length_extra=4, nbest=5)
+    found = search(exhaustive, step)[0]
+    for hypothesis, (score, tokens, log_prob) in zip(found, everything(step, 4, alpha)[:5], strict=True):
+        assert hypothesis.tokens == tokens
+        assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-12)
+        assert hypothesis.score == pytest.approx(score, abs=1e-12)
+        assert hypothesis.finished
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_eos_norm_changes_the_ranking_and_not_the_reported_log_prob(seed):
+    step = HistoryStep([seed])
+    config = BeamSearch(beam=60, max_length_ratio=0, max_length_extra=4, eos_norm=3.0, nbest=40)
+    found = search(config, step, [2])[0]
+    expected = everything(step, 4, 1.0, eos_loss=3.0 * 2)
+    assert [h.tokens for h in found] == [tokens for _, tokens, _ in expected]
+    assert [h.score for h in found] == pytest.approx([score for score, _, _ in expected])
+    assert [h.log_prob for h in found] == pytest.approx([log_prob for _, _, log_prob in expected])
+    assert [h.tokens for h in found] != [tokens for _, tokens, _ in everything(step, 4, 1.0)]
+
+
+def test_stopping_early_saves_work_and_loses_nothing():
+    """n best from a search that may stop early = the first n of one that has to fill its whole beam."""
+    settings = {"beam": 8, "max_length_ratio": 0, "max_length_extra": 12}
+    seeds = list(range(8))
+    early, full = HistoryStep(seeds, sharpness=3.0), HistoryStep(seeds, sharpness=3.0)
+    best = search(BeamSearch(**settings, nbest=2), early)
+    assert best == [hypotheses[:2] for hypotheses in search(BeamSearch(**settings, nbest=8), full)]
+    assert sum(early.rows) < sum(full.rows)
+
+
+def test_a_beam_of_one_is_greedy():
+    for seed in range(8):
+        step, tokens = HistoryStep([seed]), (BOS,)
+        while tokens[-1] != EOS and len(tokens) < 8:
+            log_probs = step.row(0, tokens)
+            log_probs[[PAD, BOS]] = -math.inf
+            tokens = (*tokens, EOS if len(tokens) == 7 else int(log_probs.argmax()))
+        found = search(BeamSearch(beam=1, max_length_ratio=0, max_length_extra=7), step)[0]
+        assert [h.tokens for h in found] == [tokens[1:]]
+
+
+def test_scores_are_the_steps_own_and_states_follow_their_hypotheses():
+    """Were a state reordered wrongly, the sum over the returned tokens would differ."""
+    step = HistoryStep(list(range(20)))
+    found = search(BeamSearch(beam=4, nbest=4), step, [3] * 20)
+    for sentence, hypotheses in enumerate(found):
+        for h in hypotheses:
+            assert h.log_prob == pytest.approx(step.log_prob(sentence, h.tokens), abs=1e-12)
+            assert h.score == pytest.approx(h.log_prob / ((5 + len(h.tokens)) / 6), abs=1e-12)
+    assert len({len(h.tokens) for hypotheses in found for h in hypotheses}) > 3
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_neighbours_in_the_batch_never_matter(size):
+    config = BeamSearch(beam=3, nbest=3, max_length_extra=3)
+    seeds, source = list(range(64)), [i % 4 for i in range(64)]
+    together = search(config, HistoryStep(seeds), source)
+    order = torch.randperm(64).tolist()
+    for start in range(0, 64, size):
+        part = order[start : start + size]
+        found = search(config, HistoryStep([seeds[i] for i in part]), [source[i] for i in part])
+        assert found == [together[i] for i in part]
+
+
+def test_an_empty_batch_gives_an_empty_list():
+    assert search(BeamSearch(), HistoryStep([]), []) == []
+
+
+def test_n_best_are_distinct_sorted_and_a_prefix_of_more():
+    step = HistoryStep(list(range(10)))
+    five = search(BeamSearch(beam=6, nbest=5), step)
+    for hypotheses in five:
+        assert len({h.tokens for h in hypotheses}) == len(hypotheses) == 5
+        assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
+        assert all(h.tokens.count(EOS) == 1 and h.tokens[-1] == EOS for h in hypotheses)
+    assert search(BeamSearch(beam=6, nbest=1), step) == [hypotheses[:1] for hypotheses in five]
+
+
+def test_every_sentence_has_its_own_length_limit_and_ends_in_eos_there():
+    table = torch.full((1, 6), -8.0, dtype=torch.float64)
+    table[0, A] = -0.1
+    state = {"position": torch.zeros(4, dtype=torch.long)}
+    config = BeamSearch(beam=1, max_length_ratio=1.5, max_length_extra=1, max_length=7)
+    found = config(TableStep(table), state, source_lengths=lengths(0, 1, 3, 50), **SPECIAL)
+    assert [len(h.tokens) for (h,) in found] == [1, 2, 5, 7]  # floor(1.5 |x|) + 1, at most 7
+    for (h,) in found:
+        assert h.tokens == (A,) * (len(h.tokens) - 1) + (EOS,)
+        assert h.log_prob == pytest.approx(-0.1 * (len(h.tokens) - 1) - 8.0)
+        assert h.finished
+
+
+def test_pad_and_bos_are_never_proposed_and_nothing_is_renormalised():
+    table = torch.tensor([[-0.1, -0.2, -3.0, -2.0, -9.0, -9.0]], dtype=torch.float64)
+    state = {"position": torch.zeros(1, dtype=torch.long)}
+    config = BeamSearch(beam=10, nbest=10, max_length_ratio=0, max_length_extra=3)
+    (found,) = config(TableStep(table), state, source_lengths=lengths(1), **SPECIAL)
+    assert all(set(h.tokens) <= {EOS, *WORDS} for h in found)
+    assert found[0] == Hypothesis((EOS,), -3.0, -3.0, finished=True)
+    assert table[0, PAD] == -0.1, "the step's own table was changed"
+
+
+def test_only_what_is_alive_is_computed():
+    """The first step ends one hypothesis of three, the third step ends the other two."""
+    table = torch.full((3, 6), -30.0, dtype=torch.float64)
+    table[0, [A, B, EOS]] = torch.tensor([-1.0, -1.1, -1.05], dtype=torch.float64)
+    table[1, A], table[1, EOS], table[2, EOS] = -0.1, -40.0, -0.1
+    rows = []
+
+    def step(tokens, state):
+        rows.append(len(tokens))
+        return TableStep(table)(tokens, state)
+
+    state = {"position": torch.zeros(2, dtype=torch.long)}
+    config = BeamSearch(beam=3, nbest=3)
+    found = config(step, state, source_lengths=lengths(5, 5), **SPECIAL)
+    assert [len(h.tokens) for h in found[0]] == [3, 3, 1]
+    assert rows == [2, 4, 4]
+
+
+def test_a_sentence_that_is_over_leaves_the_batch():
+    config = BeamSearch(beam=4, nbest=4, max_length_ratio=1, max_length_extra=2)
+    alone, together = HistoryStep([5]), HistoryStep([5, 1, 2])
+    search(config, alone, [40])
+    search(config, together, [40, 0, 1])  # limits 42, 2 and 3
+    assert together.rows[1] > alone.rows[1]
+    assert len(alone.rows) > 3
+    assert together.rows[3:] == alone.rows[3:]
+
+
+def test_ties_go_to_the_lower_token_and_then_to_the_better_parent():
+    values = torch.tensor([[0.0, 2.0, 1.0, 1.0, 1.0, -1.0], [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]])
+    top, column = _top(values, 3)
+    assert column.tolist() == [[1, 2, 3], [0, 1, 2]]
+    assert top.tolist() == [[2.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
+    flat = torch.full((1, 6), -2.0, dtype=torch.float64)
+    config = BeamSearch(beam=5, nbest=5, max_length_ratio=0, max_length_extra=3, length_penalty=0.0)
+    (found,) = config(
+        TableStep(flat), {"position": torch.zeros(1, dtype=torch.long)}, source_lengths=lengths(1), **SPECIAL
+    )
+    # Of the second step's nine equal continuations those by eos come first, then those by A.
+    assert [h.tokens for h in found] == [(EOS,), (A, EOS), (B, EOS), (C, EOS), (A, A, EOS)]
+
+
+def test_top_is_a_full_stable_sort_cut_off():
+    values = torch.randint(0, 5, (200, 12)).double()
+    values[torch.rand_like(values) < 0.2] = -math.inf
+    for k in (1, 3, 11, 12):
+        full, order = values.sort(dim=1, descending=True, stable=True)
+        top, column = _top(values, k)
+        assert torch.equal(top, full[:, :k])
+        real = top > -math.inf
+        assert torch.equal(column[real], order[:, :k][real])
+
+
+def test_where_eos_is_impossible_the_output_is_marked_unfinished():
+    table = torch.full((1, 6), -1.0, dtype=torch.float64)
+    table[0, EOS] = -math.inf
+    state = {"position": torch.zeros(2, dtype=torch.long)}
+    config = BeamSearch(beam=2, max_length_ratio=0, max_length_extra=3)
+    for (h,) in config(TableStep(table), state, source_lengths=lengths(1, 1), **SPECIAL):
+        assert h == Hypothesis((A, A), -2.0, -2.0 / (7 / 6), finished=False)
+
+
+def test_single_precision_and_half_precision_steps_are_summed_in_double():
+    step = HistoryStep([1, 2, 3], dtype=torch.bfloat16)
+    for sentence, (h,) in enumerate(search(BeamSearch(beam=4), step)):
+        assert h.log_prob == pytest.approx(step.log_prob(sentence, h.tokens), abs=1e-12)
+
+
+def test_no_gradient_graph_is_kept():
+    table = torch.zeros(1, 6, requires_grad=True)
+    seen = []
+
+    def step(tokens, state):
+        log_probs = table.log_softmax(-1).expand(len(tokens), -1)
+        seen.append(log_probs.requires_grad)
+        return log_probs, state
+
+    BeamSearch(beam=2)(step, {}, source_lengths=lengths(1), **SPECIAL)
+    assert seen
+    assert not any(seen)
+
+
+def test_a_model_that_gives_nan_is_named():
+    table = torch.full((1, 6), math.nan)
+    state = {"position": torch.zeros(1, dtype=torch.long)}
+    with pytest.raises(DivergedError, match="position 1"):
+        BeamSearch()(TableStep(table), state, source_lengths=lengths(1), **SPECIAL)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"beam": 0}, "beam"),
+        ({"nbest": 11}, "nbest"),
+        ({"nbest": 0}, "nbest"),
+        ({"length_penalty": -0.5}, "length_penalty"),
+        ({"eos_norm": math.nan}, "eos_norm"),
+        ({"max_length": 0}, "max_length"),
+    ],
+)
+def test_impossible_settings_are_refused_by_name(settings, named):
+    with pytest.raises(InputError, match=named):
+        BeamSearch(**settings)
