@@ -139,7 +139,7 @@ def _explained(
     model: type[BaseModel],
     *,
     table: dict[str, Any],
-    changed: list,
+    changed: list[tuple[str, ...]],
 ) -> str:
     """All that is wrong with a recipe, a line each, misspelt keys first."""
     problems = sorted(

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
+from typing import IO
 
 from latentalign.errors import InputError, StorageError
 
@@ -18,7 +19,16 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 def read_lines(path: Path | str) -> Iterator[str]:
     """Each line of a text file, without its end."""
-    for number, raw in enumerate(_raw_lines(path), start=1):
+    return _decoded(_raw_lines(path), path)
+
+
+def decode_lines(stream: IO[bytes], name: str) -> Iterator[str]:
+    """Each line of a stream of bytes, by the same rules."""
+    return _decoded(_without_ends(stream), name)
+
+
+def _decoded(lines: Iterator[bytes], path: Path | str) -> Iterator[str]:
+    for number, raw in enumerate(lines, start=1):
         try:
             line = raw.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -63,12 +73,16 @@ def _raw_lines(path: Path | str) -> Iterator[bytes]:
     """Lines as bytes, without "\\n", "\\r\\n" and a leading byte order mark."""
     try:
         with open(path, "rb") as handle:
-            for number, raw in enumerate(handle):
-                line = raw.removeprefix(BYTE_ORDER_MARK) if number == 0 else raw
-                if line:  # empty only for a file that holds nothing but the mark
-                    yield line.removesuffix(b"\n").removesuffix(b"\r")
+            yield from _without_ends(handle)
     except OSError as error:
         raise _explained(path, error) from error
+
+
+def _without_ends(stream: IO[bytes]) -> Iterator[bytes]:
+    for number, raw in enumerate(stream):
+        line = raw.removeprefix(BYTE_ORDER_MARK) if number == 0 else raw
+        if line:  # empty only for a file that holds nothing but the mark
+            yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def _explained(path: Path | str, error: OSError) -> InputError | StorageError:

@@ -164,6 +164,7 @@ def test_the_cache_follows_text_tokenizer_and_length(tokenizer, write, tmp_path)
     split = write(b"b\nb b\n", b"c\ne\n")
     assert build(split) == [("b", "c"), ("b b", "e")]
     assert build(split, max_length=1) == [("b", "c")]
+    assert build(split) == [("b", "c"), ("b b", "e")]
     other = Tokenizer.learn(TokenizerConfig(kind="words"), split.source, split.source)
     assert build(split, tokenizer=other) == [("b", "<unk>"), ("b b", "<unk>")]
 
@@ -283,6 +284,11 @@ def test_token_batches_take_all_that_fits(lengths, limit):
     for batch, following in pairwise(batches):
         tensors = collate(corpus, [*batch, following[0]])
         assert tensors.source.numel() + tensors.target.numel() > limit
+
+
+def test_a_batch_may_be_just_full():
+    batches = Batches(corpus_of([(1, 1)] * 4), batch_tokens=6, shuffle=False).epoch_batches(0)
+    assert [len(batch) for batch in batches] == [2, 2]  # 1 source token, 1 target token and </s> each
 
 
 def test_epochs_differ_and_repeat_exactly():

@@ -98,6 +98,8 @@ def test_specials_spelt_in_text_are_only_text(bpe, words):
         ids = tokenizer.encode_source("<pad> <s> </s> Hund").ids
         assert not {PAD, BOS, EOS} & set(ids)
     assert words.encode_source("</s> Hund").ids[0] == UNK
+    text = "<pad> <s>x</s> <unk> <0x41> Hund"
+    assert bpe.decode_target(bpe.encode_target(text).ids) == text
 
 
 @pytest.mark.parametrize("kind", ["bpe", "words", "segmented"])

@@ -29,7 +29,7 @@ class Latent(Generic[D]):
 
     def soft(self) -> Float[Tensor, "*batch"]:
         """log p(y | x, x~, E_p[z]): soft attention, and the baseline of REINFORCE."""
-        return self.log_likelihood(Mixed.point(self.prior.mean, self.prior.mask)).squeeze(-1)
+        return self.log_marginal(Mixed.point(self.prior.mean, self.prior.mask))
 
     def log_marginal(self, alignments: Alignments) -> Float[Tensor, "*batch"]:
         """log E[p(y | x, x~, z)] over a weighted set of alignments."""

@@ -53,6 +53,8 @@ class DataConfig(Section):
     train: SplitConfig
     valid: SplitConfig
     test: SplitConfig | None = None
+    bleu_tokenize: Literal["13a", "none", "intl", "char"] = "13a"
+    """sacrebleu's tokenizer; "none" for text that is tokenised already."""
     max_length: int = Field(125, ge=1)
     """Tokens of either side of a training pair; longer pairs are dropped."""
     max_dropped: float = Field(0.1, ge=0, le=1)

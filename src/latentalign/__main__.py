@@ -1,0 +1,5 @@
+"""python -m latentalign"""
+
+from latentalign.cli.main import main
+
+main()

@@ -1,0 +1,37 @@
+"""What several subcommands share."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="a run directory made by `latentalign train`")
+]
+DeviceOption = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")]
+JsonOption = Annotated[bool, typer.Option("--json", help="print exactly one JSON object on stdout")]
+DoubleOption = Annotated[bool, typer.Option("--float64", help="compute in double precision")]
+
+
+def show(result: Mapping[str, Any], *, as_json: bool, title: str) -> None:
+    """A result as one JSON object, or as a table."""
+    if as_json:
+        print(json.dumps(result))
+        return
+    table = Table(title=title, show_header=False)
+    for name, value in result.items():
+        if value is not None:
+            table.add_row(name, f"{value:.4f}" if isinstance(value, float) else str(value))
+    Console(file=sys.stdout).print(table)
+
+
+def warn(message: str) -> None:
+    """A line on stderr."""
+    print(f"latentalign: {message}", file=sys.stderr)

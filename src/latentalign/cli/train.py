@@ -1,0 +1,35 @@
+"""latentalign train RECIPE --out RUN"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from latentalign import config as recipes
+from latentalign.cli.common import JsonOption, show
+from latentalign.data.known import materialize
+from latentalign.nmt import task as nmt
+from latentalign.training.run import Run
+
+NAME = "train"
+
+
+def command(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="a TOML file, or a shipped one: nmt/demo")],
+    out: Annotated[Path, typer.Option(help="the run directory")],
+    objective: Annotated[str | None, typer.Option(help="a name of the table of objectives")] = None,
+    override: Annotated[list[str] | None, typer.Option("--set", help="table.key=value, repeatable")] = None,
+    resume: Annotated[bool, typer.Option(help="go on from the last checkpoint")] = False,
+    overwrite: Annotated[bool, typer.Option(help="throw an earlier run in this directory away")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a model from plain text files; tokeniser and cache are made on the way."""
+    changes = list(override or [])
+    if objective is not None:
+        changes.insert(0, f"objective.name={objective}")
+    materialize(recipe)
+    config = recipes.load(recipe, nmt.NMTConfig, changes)
+    result = nmt.train(config, Run(out), resume=resume, overwrite=overwrite)
+    show({"run": str(out), "objective": config.objective.name, **result}, as_json=as_json, title="trained")

@@ -1,0 +1,161 @@
+"""Known corpora: generated, fetched with a checksum, or taken from a local copy."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+from latentalign.data import demo
+from latentalign.errors import InputError, StorageError
+from latentalign.textfiles import count_lines
+
+HOME = Path("latentalign-data")
+"""Where corpora are put and recipes look for them, seen from the current directory."""
+
+
+@dataclass(frozen=True)
+class File:
+    """One text file of a corpus: what its bytes must be, and where they can be had."""
+
+    name: str
+    lines: int | None = None
+    sha256: str | None = None
+    address: str | None = None
+
+
+@dataclass(frozen=True)
+class Known:
+    """A corpus: its files, and how to get them where they cannot be fetched."""
+
+    files: tuple[File, ...]
+    advice: str
+
+
+_MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
+
+CORPORA: dict[str, Known] = {
+    "multi30k": Known(
+        (
+            File(
+                "train.de",
+                29_000,
+                "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
+                _MULTI30K + "train.de.gz",
+            ),
+            File(
+                "train.en",
+                29_000,
+                "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
+                _MULTI30K + "train.en.gz",
+            ),
+            File(
+                "valid.de",
+                1_014,
+                "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
+                _MULTI30K + "val.de.gz",
+            ),
+            File(
+                "valid.en",
+                1_014,
+                "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
+                _MULTI30K + "val.en.gz",
+            ),
+            File(
+                "test.de",
+                1_000,
+                "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
+                _MULTI30K + "test_2016_flickr.de.gz",
+            ),
+            File(
+                "test.en",
+                1_000,
+                "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
+                _MULTI30K + "test_2016_flickr.en.gz",
+            ),
+        ),
+        "the raw files of task 1 of the public Multi30k repository",
+    ),
+    "iwslt14": Known(
+        tuple(File(f"{split}.{side}") for split in ("train", "valid", "test") for side in ("de", "en")),
+        "prepare the IWSLT 2014 German-English task as Edunov et al. (2017) did (lowercased, Moses tokens, "
+        "160,239 / 7,283 / 6,750 pairs) and pass the folder with --from",
+    ),
+    "wmt17": Known(
+        tuple(File(f"{split}.{side}") for split in ("train", "valid", "test") for side in ("en", "de")),
+        "prepare WMT 2017 English-German as Vaswani et al. (2017) did, with newstest2017 as the test set, and "
+        "pass the folder with --from",
+    ),
+}
+
+
+def names() -> list[str]:
+    """Every corpus that `latentalign data` knows."""
+    return ["demo", *CORPORA]
+
+
+def obtain(name: str, *, source: Path | None, out: Path, overwrite: bool = False) -> list[str]:
+    """Put a corpus into a folder; a line of report for each file. Never overwrites unasked."""
+    if name == "demo":
+        demo.write(out, overwrite=overwrite)
+        return [f"{out}: generated"]
+    if name not in CORPORA:
+        raise InputError(f"unknown corpus {name!r}; choose one of {', '.join(names())}")
+    known = CORPORA[name]
+    standing = [out / f.name for f in known.files if (out / f.name).exists()]
+    if standing and not overwrite:
+        raise InputError(f"{standing[0]} exists; add --overwrite to replace it")
+    contents = [(f, local(source, f) if source else fetched(f, known, name)) for f in known.files]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for file, data in contents:
+            (out / file.name).write_bytes(data)
+    except OSError as error:
+        raise StorageError(f"{out}: cannot be written: {error.strerror or error}") from error
+    for first, second in zip(known.files[::2], known.files[1::2], strict=True):
+        counts = count_lines(out / first.name), count_lines(out / second.name)
+        if counts[0] != counts[1]:
+            raise InputError(f"{first.name} has {counts[0]} lines, {second.name} has {counts[1]}")
+    return [f"{out / f.name}: {len(data):,} bytes, sha256 {digest(data)}" for f, data in contents]
+
+
+def local(folder: Path, file: File) -> bytes:
+    """A file of a local copy, plain or gzipped."""
+    for path in (folder / file.name, folder / f"{file.name}.gz"):
+        if path.is_file():
+            data = path.read_bytes()
+            return checked(gzip.decompress(data) if path.suffix == ".gz" else data, file, str(path))
+    raise InputError(f"{folder}: no {file.name} or {file.name}.gz")
+
+
+def fetched(file: File, known: Known, name: str) -> bytes:
+    """A file from its address; the checksum is of the unpacked text."""
+    if file.address is None:
+        raise InputError(f"{name} cannot be fetched: {known.advice}")
+    try:
+        with urllib.request.urlopen(file.address, timeout=60) as answer:
+            return checked(gzip.decompress(answer.read()), file, file.address)
+    except (urllib.error.URLError, OSError, EOFError) as error:
+        raise StorageError(f"{file.address}: {error}; or get {known.advice}, and pass --from DIR") from None
+
+
+def checked(data: bytes, file: File, where: str) -> bytes:
+    """The bytes, if they are what they must be."""
+    if file.sha256 is not None and digest(data) != file.sha256:
+        raise InputError(
+            f"{where}: sha256 is {digest(data)}, expected {file.sha256}; this is another version"
+        )
+    return data
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def materialize(recipe: str) -> None:
+    """Generate the data of the demo recipe where it is not there yet."""
+    if recipe == "nmt/demo" and not (HOME / "demo").is_dir():
+        demo.write(HOME / "demo")

@@ -1,0 +1,123 @@
+"""Translation by beam search, with the alignment marginalised at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from latentalign.core.alignments import Mixed, OneHot
+from latentalign.core.emission import FactoredHead, predictive_log_prob
+from latentalign.core.predict import Predict
+from latentalign.nmt.data import Batch
+from latentalign.nmt.model import TranslationModel
+from latentalign.nmt.tokenizer import BOS, EOS, PAD
+from latentalign.nn.attention_decoder import DecoderState
+from latentalign.search import BeamSearch, Hypothesis, State
+
+
+class ProjectedHead(FactoredHead):
+    """A head whose share of the source was computed beforehand."""
+
+    def __init__(self, head: FactoredHead) -> None:
+        super().__init__()
+        self.inner, self.output = head, head.output
+
+    def memory_part(self, context: Float[Tensor, "*n H"]) -> Float[Tensor, "*n H"]:
+        return context
+
+    def query_part(self, query: Float[Tensor, "*n Dq"]) -> Float[Tensor, "*n H"]:
+        return self.inner.query_part(query)
+
+    def hidden(
+        self, query_part: Float[Tensor, "*n H"], memory_part: Float[Tensor, "*n H"]
+    ) -> Float[Tensor, "*n H"]:
+        return self.inner.hidden(query_part, memory_part)
+
+
+class DecodeStep:
+    """One step of every live hypothesis; what belongs to a sentence is kept once."""
+
+    def __init__(
+        self, model: TranslationModel, predict: Predict, source: Int[Tensor, "B T"], mask: Tensor
+    ) -> None:
+        self.model, self.predict, self.mask = model, predict, mask
+        self.memory = model.encode(source, mask)
+        self.projected = model.decoder.score.project(self.memory)
+        self.head = ProjectedHead(model.head).eval()
+        self.parts = model.head.memory_part(self.memory)
+
+    def start(self) -> State:
+        """One hypothesis a sentence."""
+        state = self.model.decoder.start(len(self.memory), self.memory)
+        return self.pack(state, torch.arange(len(self.memory), device=self.memory.device))
+
+    def pack(self, state: DecoderState, sentence: Int[Tensor, "n"]) -> State:
+        """Decoder state as tensors with hypotheses first."""
+        hidden = {f"hidden.{i}": h for i, h in enumerate(state.hidden)}
+        cells = {f"cell.{i}": c for i, c in enumerate(state.cell)}
+        return {**hidden, **cells, "context": state.context, "sentence": sentence}
+
+    def unpack(self, state: State) -> DecoderState:
+        layers = range(self.model.decoder.layers)
+        hidden, cell = ([state[f"{kind}.{i}"] for i in layers] for kind in ("hidden", "cell"))
+        return DecoderState(hidden, cell, state["context"])
+
+    def __call__(self, tokens: Int[Tensor, "n"], state: State) -> tuple[Float[Tensor, "n V"], State]:
+        model, sentence = self.model, state["sentence"]
+        memory, mask = self.memory[sentence], self.mask[sentence]
+        words = model.embed_target(tokens)
+        query, scores, after = model.decoder.step(
+            words, self.unpack(state), memory, self.projected[sentence], mask=mask
+        )
+        chosen = self.predict(model.prior(query, scores, memory, mask=mask))
+        return self.averaged(query, chosen, sentence), self.pack(after, sentence)
+
+    def averaged(
+        self, query: Float[Tensor, "n Dq"], chosen: OneHot | Mixed, sentence: Int[Tensor, "n"]
+    ) -> Float[Tensor, "n V"]:
+        """log p(y | x, x~), reading each sentence's projected members where they stand."""
+        limit = self.model.config.max_logits
+        if isinstance(chosen, OneHot):
+            # All sentences' members as one source: hypotheses of a sentence share them without a copy.
+            everything = self.parts.flatten(0, 1).unsqueeze(0)
+            offset = sentence.unsqueeze(1) * self.parts.shape[1]
+            chosen = OneHot(chosen.index + offset, chosen.log_weight, chosen.log_prob)
+            return predictive_log_prob(self.head, query, everything, chosen, max_logits=limit)
+        return predictive_log_prob(self.head, query, self.parts[sentence], chosen, max_logits=limit)
+
+
+@dataclass(frozen=True)
+class Translator:
+    """Beam search over a model with a way to predict."""
+
+    model: TranslationModel
+    search: BeamSearch
+    predict: Predict
+
+    @torch.no_grad()
+    def __call__(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
+        """The n best of each source sentence (ids, none of them empty)."""
+        source, mask = padded(sources)
+        device = self.model.head.output.weight.device
+        source, mask = source.to(device), mask.to(device)
+        step = DecodeStep(self.model.eval(), self.predict, source, mask)
+        return self.search(step, step.start(), source_lengths=mask.sum(1), bos=BOS, eos=EOS, pad=PAD)
+
+
+def padded(rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B T"], Tensor]:
+    """Rows of ids as one tensor and its mask."""
+    tensors = [torch.tensor(list(row), dtype=torch.int64) for row in rows]
+    ids = torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=PAD)
+    lengths = torch.tensor([len(row) for row in rows])
+    return ids, torch.arange(ids.shape[1]) < lengths.unsqueeze(1)
+
+
+def pair_batch(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Batch:
+    """Given sentence pairs as a batch; targets get their end of sentence."""
+    source, source_mask = padded(sources)
+    target, target_mask = padded([[*row, EOS] for row in targets])
+    return Batch(source, source_mask, target, target_mask, torch.arange(len(source)))

@@ -1,0 +1,329 @@
+"""The training loop of both tasks: batches in, a run directory out."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from latentalign.config import Section
+from latentalign.errors import DivergedError
+from latentalign.training import checkpoint
+from latentalign.training.progress import Progress
+from latentalign.training.run import Run
+from latentalign.training.schedule import Schedule
+
+
+class TrainingConfig(Section):
+    """How long, how fast and on what."""
+
+    learning_rate: float = Field(3e-4, gt=0)
+    epochs: int = Field(30, ge=1)
+    max_steps: int | None = Field(None, ge=1)
+    batch_tokens: int | None = Field(None, ge=1)
+    """Padded source and target tokens of a batch."""
+    batch_sentences: int | None = Field(None, ge=1)
+    normalize: Literal["tokens", "sentences"] = "tokens"
+    """What the summed loss of a batch is divided by."""
+    accumulate: int = Field(1, ge=1)
+    """Batches whose gradients are summed into one update."""
+    clip: float = Field(5.0, gt=0)
+    """Largest norm of the gradient of model and inference network together."""
+    decay: float = Field(0.5, gt=0, le=1)
+    decay_start: int = Field(2, ge=1)
+    """The first validation after which the learning rate may fall."""
+    patience: int = Field(5, ge=1)
+    """Validations in a row without a better perplexity before training ends."""
+    validate_steps: int | None = Field(None, ge=1)
+    """Updates between validations; without it, once an epoch."""
+    checkpoint_steps: int = Field(1000, ge=1)
+    log_steps: int = Field(50, ge=1)
+    warm_start: str | None = None
+    """A run whose model to start from."""
+    warm_start_epochs: int = Field(0, ge=0)
+    """For `relaxed`: epochs on the Jensen bound before the inference network enters."""
+    seed: int = 0
+    threads: int = Field(2, ge=1)
+    device: str = "cpu"
+    precision: Literal["float32", "float64", "bf16"] = "float32"
+    tensorboard: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What one batch gives: sums over its queries, to be normalised by whoever knows all batches."""
+
+    surrogate: Tensor
+    """To be maximised."""
+    value: Tensor
+    terms: dict[str, Tensor]
+    queries: int
+    examples: int
+
+
+class Task(Protocol):
+    """What a task lends to the loop."""
+
+    @property
+    def module(self) -> nn.Module:
+        """Batch -> Sums; its parameters are what is trained."""
+
+    def epoch(self, number: int) -> Sequence[Any]:
+        """The keys of an epoch's batches, the same whenever asked."""
+
+    def batch(self, key: Any) -> Any:
+        """The batch of a key, on the device."""
+
+    def describe(self, key: Any) -> str:
+        """The lines of a batch, for an error message."""
+
+    def validate(self) -> dict[str, float]:
+        """Measurements of the model as it is; `ppl` and `bound` among them, both perplexities."""
+
+    def model_tensors(self) -> dict[str, Tensor]:
+        """What the best model is saved as."""
+
+
+@dataclass
+class Position:
+    """Where a training stands; with the tensors of a checkpoint, all that is needed to go on."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+class Interrupted(BaseException):
+    """SIGTERM came; the checkpoint is written."""
+
+
+class Trainer:
+    """One training from where it stands to its end."""
+
+    def __init__(self, task: Task, run: Run, config: TrainingConfig, *, metadata: dict[str, str]) -> None:
+        self.task, self.run, self.config, self.metadata = task, run, config, metadata
+        self.position = Position()
+        self.schedule = Schedule(config.learning_rate, config.decay, config.decay_start, config.patience)
+        self.optimizer = torch.optim.Adam(
+            task.module.parameters(), lr=config.learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True
+        )
+        self.stop_asked = False
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """Everything that is needed to go on as if nothing had happened."""
+        slots = self.optimizer.state_dict()["state"]
+        optimizer = {f"{i}.{name}": x for i, state in slots.items() for name, x in state.items()}
+        checkpoint.save(
+            self.run.checkpoint,
+            tensors={
+                "module": dict(self.task.module.state_dict()),
+                "optimizer": optimizer,
+                "random": checkpoint.random_state(),
+            },
+            documents={
+                "position": dataclasses.asdict(self.position),
+                "schedule": dataclasses.asdict(self.schedule),
+                "metadata": self.metadata,
+            },
+        )
+
+    def load(self) -> None:
+        """Go back to the last checkpoint."""
+        loaded = checkpoint.load(self.run.checkpoint)
+        self.task.module.load_state_dict(loaded.tensors["module"])
+        groups = self.optimizer.state_dict()
+        state: dict[int, dict[str, Tensor]] = {}
+        for key, tensor in loaded.tensors["optimizer"].items():
+            index, name = key.split(".", 1)
+            state.setdefault(int(index), {})[name] = tensor
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups["param_groups"]})
+        self.position = Position(**loaded.documents["position"])
+        self.schedule = Schedule(**loaded.documents["schedule"])
+        checkpoint.restore_random_state(loaded.tensors["random"])
+        self.run.rewind(self.position.step)
+
+    # -- training ---------------------------------------------------------------------------------
+
+    def train(self) -> Schedule:
+        """Until the epochs, the steps or the patience end; SIGTERM saves and raises Interrupted."""
+        before = signal.signal(signal.SIGTERM, self.ask_to_stop)
+        try:
+            with Progress(self.run.folder.name) as progress:
+                while not self.ended:
+                    self.one_epoch(progress)
+                    if self.config.validate_steps is None and not self.cut_short:
+                        self.validate(progress)
+                        self.save()
+            if math.isinf(self.schedule.best_ppl):  # ended before the first validation was due
+                self.validate(None)
+                self.save()
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        return self.schedule
+
+    def ask_to_stop(self, number: int, frame: Any) -> None:
+        self.stop_asked = True
+
+    @property
+    def cut_short(self) -> bool:
+        """The maximum of steps ended an epoch before its end."""
+        return self.position.batch > 0
+
+    @property
+    def ended(self) -> bool:
+        limit = self.config.max_steps
+        return (
+            self.position.epoch >= self.config.epochs
+            or (limit is not None and self.position.step >= limit)
+            or self.schedule.ended
+        )
+
+    def one_epoch(self, progress: Progress) -> None:
+        """The rest of the epoch that the position is in."""
+        keys = self.task.epoch(self.position.epoch)
+        progress.epoch(self.position.epoch + 1, self.config.epochs, len(keys), self.position.batch)
+        width = self.config.accumulate
+        recent: list[tuple[Sums, float]] = []
+        while self.position.batch < len(keys) and not self.ended:
+            group = keys[self.position.batch : self.position.batch + width]
+            start = time.perf_counter()
+            sums = self.update(group)
+            elapsed = time.perf_counter() - start
+            self.position.step += 1
+            self.position.batch += len(group)
+            self.position.tokens += sums.queries
+            self.position.seconds += elapsed
+            recent.append((sums, elapsed))
+            progress.advance(len(group), sums.queries, elapsed, float(sums.value) / max(1, sums.queries))
+            if self.position.step % self.config.log_steps == 0:
+                self.log(recent)
+                recent = []
+            self.between_steps(progress)
+        if self.position.batch >= len(keys):
+            self.position.epoch, self.position.batch = self.position.epoch + 1, 0
+
+    def between_steps(self, progress: Progress) -> None:
+        """What is due after an update: a validation, a checkpoint, the end."""
+        steps = self.config.validate_steps
+        if steps is not None and self.position.step % steps == 0:
+            self.validate(progress)
+            self.save()
+        elif self.position.step % self.config.checkpoint_steps == 0:
+            self.save()
+        if self.stop_asked:
+            self.save()
+            raise Interrupted
+
+    def update(self, group: Sequence[Any]) -> Sums:
+        """One step of Adam on the summed loss of a group of batches."""
+        module = self.task.module.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        parts: list[Sums] = []
+        for key in group:
+            with self.autocast():
+                sums = self.guarded(lambda key=key: module(self.task.batch(key)), group)
+            (-sums.surrogate).backward()
+            parts.append(dataclasses.replace(sums, surrogate=sums.surrogate.detach()))
+        total = add_up(parts)
+        count = total.queries if self.config.normalize == "tokens" else total.examples
+        grads = [p.grad for p in module.parameters() if p.grad is not None]
+        torch._foreach_div_(grads, max(1, count))
+        norm = torch.nn.utils.clip_grad_norm_(module.parameters(), self.config.clip)
+        if not (math.isfinite(float(total.surrogate)) and math.isfinite(float(norm))):
+            raise self.diverged(group, f"loss {-float(total.surrogate)}, gradient norm {float(norm)}")
+        for settings in self.optimizer.param_groups:
+            settings["lr"] = self.schedule.learning_rate
+        self.optimizer.step()
+        return total
+
+    def guarded(self, forward: Callable[[], Sums], group: Sequence[Any]) -> Sums:
+        """The forward pass; scores that are not finite count as divergence."""
+        try:
+            return forward()
+        except ValueError as error:
+            if "must be finite" in str(error):
+                raise self.diverged(group, str(error)) from None
+            raise
+
+    def diverged(self, group: Sequence[Any], what: str) -> DivergedError:
+        lines = "; ".join(self.task.describe(key) for key in group)
+        return DivergedError(
+            f"training diverged at step {self.position.step + 1}: {what}; batch of {lines}; the weights were not "
+            f"touched and the last checkpoint is kept: lower training.learning_rate and --resume"
+        )
+
+    def autocast(self) -> Any:
+        if self.config.precision != "bf16":
+            return nullcontext()
+        return torch.autocast(torch.device(self.config.device).type, dtype=torch.bfloat16)
+
+    def validate(self, progress: Progress | None) -> None:
+        """Measure, move the schedule, keep the best model."""
+        self.task.module.eval()
+        random = checkpoint.random_state()
+        torch.manual_seed(self.config.seed)  # a sampled bound is measured with the same draws every time
+        with torch.no_grad():
+            measured = self.task.validate()
+        checkpoint.restore_random_state(random)
+        better = self.schedule.validated(measured["bound"], measured["ppl"])
+        record = {"kind": "validation", **self.where(), **measured, "best": better}
+        self.run.log({**record, "next_learning_rate": self.schedule.learning_rate})
+        if better:
+            self.run.save_model(self.task.model_tensors(), self.metadata)
+        if progress:
+            progress.validated(self.position.epoch, measured, better, self.schedule.learning_rate)
+
+    def where(self) -> dict[str, Any]:
+        return {
+            "step": self.position.step,
+            "epoch": self.position.epoch,
+            "seconds": round(self.position.seconds, 3),
+            "tokens": self.position.tokens,
+            "learning_rate": self.schedule.learning_rate,
+        }
+
+    def log(self, recent: Sequence[tuple[Sums, float]]) -> None:
+        """Means over the latest steps, one line."""
+        total = add_up([sums for sums, _ in recent])
+        count = max(1, total.queries)
+        record = {
+            "kind": "training",
+            **self.where(),
+            "bound": perplexity(float(total.value), count),
+            "tokens_per_second": round(count / max(1e-9, sum(t for _, t in recent)), 1),
+            **{name: float(x) / count for name, x in total.terms.items()},
+        }
+        self.run.log(record)
+
+
+def perplexity(log_prob: float, count: int) -> float:
+    """exp(-log p per token); infinity where that overflows."""
+    try:
+        return math.exp(-log_prob / count)
+    except OverflowError:
+        return math.inf
+
+
+def add_up(parts: Sequence[Sums]) -> Sums:
+    """Sums of several batches, without gradient."""
+    names = parts[0].terms
+    return Sums(
+        sum((p.surrogate.detach() for p in parts), torch.zeros(())),
+        sum((p.value.detach() for p in parts), torch.zeros(())),
+        {n: sum((p.terms[n].detach() for p in parts), torch.zeros(())) for n in names},
+        sum(p.queries for p in parts),
+        sum(p.examples for p in parts),
+    )

@@ -1,0 +1,69 @@
+"""The hand-written recurrence equals PyTorch's, forward and backward, and never sees padding."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from latentalign.nn.recurrent import LSTMStack
+
+LENGTHS = torch.tensor([2, 5, 1, 5, 3])
+MASK = LENGTHS.unsqueeze(1) > torch.arange(5)
+
+
+def reordered(weight):
+    """PyTorch keeps input, forget, candidate, output; we keep output before candidate."""
+    i, f, g, o = weight.chunk(4)
+    return torch.cat([i, f, o, g])
+
+
+def pair(layers, bidirectional):
+    """Our stack and PyTorch's with the same weights."""
+    ours = LSTMStack(3, 4, layers, bidirectional=bidirectional).double()
+    theirs = nn.LSTM(3, 4, layers, batch_first=True, bidirectional=bidirectional).double()
+    with torch.no_grad():
+        for layer in range(layers):
+            for side, stack in (("", ours.forwards), ("_reverse", ours.backwards)):
+                if side and not bidirectional:
+                    continue
+                one = stack[layer]
+                bias = getattr(theirs, f"bias_ih_l{layer}{side}") + getattr(theirs, f"bias_hh_l{layer}{side}")
+                one.from_input.weight.copy_(reordered(getattr(theirs, f"weight_ih_l{layer}{side}")))
+                one.from_input.bias.copy_(reordered(bias))
+                one.from_hidden.weight.copy_(reordered(getattr(theirs, f"weight_hh_l{layer}{side}")))
+    return ours, theirs
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_stack_equals_torch_on_ragged_sequences(layers, bidirectional):
+    ours, theirs = pair(layers, bidirectional)
+    x = torch.randn(5, 5, 3, dtype=torch.float64, requires_grad=True)
+    a = ours(x, MASK)
+    packed = pack_padded_sequence(x, LENGTHS, batch_first=True, enforce_sorted=False)
+    b, _ = pad_packed_sequence(theirs(packed)[0], batch_first=True)
+    torch.testing.assert_close(a, b)
+    weight = torch.randn_like(a)
+    torch.testing.assert_close(
+        torch.autograd.grad((a * weight).sum(), x)[0], torch.autograd.grad((b * weight).sum(), x)[0]
+    )
+
+
+def test_gradients_of_all_weights_are_right():
+    stack = LSTMStack(2, 3, 2).double()
+    x = torch.randn(5, 5, 2, dtype=torch.float64, requires_grad=True)
+    names = [n for n, _ in stack.named_parameters()]
+
+    def run(x, *weights):
+        return torch.func.functional_call(stack, dict(zip(names, weights, strict=True)), (x, MASK))
+
+    assert torch.autograd.gradcheck(run, (x, *[p.detach().requires_grad_() for p in stack.parameters()]))
+
+
+def test_padding_is_zero_and_its_content_never_matters():
+    stack = LSTMStack(3, 4, 2)
+    x = torch.randn(5, 5, 3)
+    clean = stack(x, MASK)
+    dirty = stack(x.masked_fill(~MASK.unsqueeze(-1), float("nan")), MASK)
+    assert torch.equal(clean[MASK], dirty[MASK])
+    assert (clean[~MASK] == 0).all()

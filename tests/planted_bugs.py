@@ -1,0 +1,326 @@
+"""Plants one bug at a time into a copy of the project and runs the test that must catch it.
+
+    python tests/planted_bugs.py            all bugs (a few minutes on one core)
+    python tests/planted_bugs.py baseline   those whose name contains a word
+
+A bug counts as caught when the test runs and fails; a test that cannot be run has caught nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+FAILED = 1
+"""pytest's exit code when tests ran and some failed."""
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A textual change of one file, and the test that must fail for it."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+EXACT = "test_exact.py::test_value_and_gradient_equal_a_loop_over_z"
+SCORE = "test_estimators.py::test_score_function_gradient_is_unbiased"
+PADDING = "test_padding.py::test_padding_never_matters_bit_for_bit"
+
+BUGS = [
+    Bug(
+        "mask dropped from the softmax",
+        "core/numerics.py",
+        "finite = scores.masked_fill(~mask, NEG_INF)",
+        "finite = scores",
+        "test_distributions.py::test_categorical_agrees_with_torch_on_the_members_that_exist",
+    ),
+    Bug(
+        "a row without members not guarded",
+        "core/numerics.py",
+        "peak = peak.masked_fill(peak == NEG_INF, 0.0)",
+        "pass",
+        "test_exact.py::test_a_query_without_members_contributes_nothing",
+    ),
+    Bug(
+        "padding mask inverted",
+        "nn/attention.py",
+        "exists = ~key_padding",
+        "exists = key_padding",
+        f"{PADDING}[nan-marginal]",
+    ),
+    Bug(
+        "padding multiplied by zero instead of cut out",
+        "nn/attention.py",
+        "memory = memory.masked_fill(~exists.unsqueeze(-1), 0.0)",
+        "memory = memory * exists.unsqueeze(-1)",
+        f"{PADDING}[nan-soft]",
+    ),
+    Bug(
+        "advantage not detached",
+        "core/expectations.py",
+        "advantage = (reward - baseline(latent, reward)).detach()",
+        "advantage = reward - baseline(latent, reward)",
+        f"{SCORE}[hard-soft-1-<lambda>]",
+    ),
+    Bug(
+        "baseline added instead of subtracted",
+        "core/expectations.py",
+        "advantage = (reward - baseline(latent, reward)).detach()",
+        "advantage = (reward + baseline(latent, reward)).detach()",
+        "test_more.py::test_baselines_reduce_the_variance_of_the_score_function",
+    ),
+    Bug(
+        "baseline looks at its own draw",
+        "core/baselines.py",
+        "return (reward.sum(-1, keepdim=True) - reward) / (n - 1)",
+        "return reward.mean(-1, keepdim=True).expand_as(reward)",
+        f"{SCORE}[hard-leave-one-out-2-<lambda>]",
+    ),
+    Bug(
+        "running mean updated before it answers",
+        "core/baselines.py",
+        "        answer = (self.mean / self.seen.clamp_min(1e-12)).to(reward.dtype)\n"
+        "        if self.training:\n"
+        "            self.update(reward.detach()[latent.prior.mask.any(-1)])\n",
+        "        if self.training:\n"
+        "            self.update(reward.detach()[latent.prior.mask.any(-1)])\n"
+        "        answer = (self.mean / self.seen.clamp_min(1e-12)).to(reward.dtype)\n",
+        "test_estimators.py::test_running_mean_answers_before_it_looks",
+    ),
+    Bug(
+        "learned baseline trains the model",
+        "core/baselines.py",
+        "self.net(latent.query.detach()",
+        "self.net(latent.query",
+        "test_estimators.py::test_learned_baseline_fits_the_reward_and_touches_nothing_else",
+    ),
+    Bug(
+        "top-k not renormalised",
+        "core/distributions.py",
+        "OneHot(index, masked_log_softmax(log_prob, log_prob > NEG_INF), log_prob)",
+        "OneHot(index, log_prob, log_prob)",
+        "test_distributions.py::test_top_k_is_renormalised_and_of_all_positions_is_exact",
+    ),
+    Bug(
+        "weights of the enumeration without gradient",
+        "core/distributions.py",
+        "OneHot(index.expand(self.log_probs.shape), self.log_probs, self.log_probs)",
+        "OneHot(index.expand(self.log_probs.shape), self.log_probs.detach(), self.log_probs)",
+        f"{EXACT}[True-1-batch1-marginal]",
+    ),
+    Bug(
+        "KL reversed",
+        "core/objectives.py",
+        "kl = inferred.kl(latent.prior)",
+        "kl = latent.prior.kl(inferred)",
+        f"{EXACT}[True-1-batch1-variational-enum]",
+    ),
+    Bug(
+        "KL weight in the reported bound",
+        "core/objectives.py",
+        "Estimate(fit.value - kl,",
+        "Estimate(fit.value - self.kl_weight * kl,",
+        "test_more.py::test_kl_weight_leaves_the_reported_bound_alone",
+    ),
+    Bug(
+        "expectation under the prior instead of q",
+        "core/objectives.py",
+        "fit = with_draws(self.expectation, latent, inferred, draws)",
+        "fit = with_draws(self.expectation, latent, latent.prior, draws)",
+        f"{EXACT}[True-1-batch1-variational-enum]",
+    ),
+    Bug(
+        "samples weighted 1 instead of 1/n",
+        "core/alignments.py",
+        "torch.full_like(log_prob, -math.log(log_prob.shape[-1]))",
+        "torch.zeros_like(log_prob)",
+        "test_distributions.py::test_samples_are_members_that_exist_and_weights_have_no_gradient",
+    ),
+    Bug(
+        "log(n) rounded to float32",
+        "core/alignments.py",
+        "-math.log(log_prob.shape[-1])",
+        "-torch.tensor(float(log_prob.shape[-1])).log().item()",
+        f"{SCORE}[hard-leave-one-out-3-<lambda>]",
+    ),
+    Bug(
+        "sum-and-sample: leftover mass of the wrong members",
+        "core/expectations.py",
+        "left = over.mean.detach().masked_fill(~rest.mask, 0.0)",
+        "left = over.mean.detach().masked_fill(rest.mask, 0.0)",
+        "test_estimators.py::test_sum_and_sample_gradient_is_unbiased_for_every_k[2]",
+    ),
+    Bug(
+        "importance weights exponentiated before normalising",
+        "core/multisample.py",
+        "share = masked_log_softmax(log_weight, s.drawn.present).exp().detach()",
+        "share = (log_weight.exp() / log_weight.exp().sum(-1, keepdim=True)).detach()",
+        "test_estimators.py::test_rws_weights_survive_likelihoods_far_below_zero",
+    ),
+    Bug(
+        "reweighted wake-sleep forgets log q",
+        "core/multisample.py",
+        "(share * (s.log_prior + s.log_likelihood + s.log_inferred))",
+        "(share * (s.log_prior + s.log_likelihood))",
+        "test_estimators.py::test_rws_moves_q_towards_the_exact_posterior",
+    ),
+    Bug(
+        "VIMCO: geometric mean over all draws",
+        "core/multisample.py",
+        "mean = (log_weight.sum(-1, keepdim=True) - log_weight) / (n - 1)",
+        "mean = log_weight.mean(-1, keepdim=True).expand_as(log_weight)",
+        "test_estimators.py::test_vimco_gradient_is_unbiased_for_its_own_bound[2]",
+    ),
+    Bug(
+        "posterior without the prior",
+        "core/predict.py",
+        "joint = prior.log_probs.masked_fill(~prior.mask, 0.0) + latent",
+        "joint = latent",
+        "test_exact.py::test_the_posterior_is_bayes_rule",
+    ),
+    Bug(
+        "certified marginal: tail starts one member late",
+        "core/predict.py",
+        "left = log_tail.gather(-1, visited.clamp",
+        "left = log_tail.gather(-1, (visited + 1).clamp",
+        "test_bounds.py::test_certified_marginal_keeps_its_promise",
+    ),
+    Bug(
+        "SVI step without the divergence",
+        "core/svi.py",
+        "return (likelihood - self.kl_weight * divergence)",
+        "return likelihood",
+        "test_estimators.py::test_svi_step_is_the_gradient_of_the_elbo_in_expectation",
+    ),
+    Bug(
+        "one dropout mask for all alignments of a query",
+        "nn/heads.py",
+        "self.dropout(self.activation(query_part + memory_part))",
+        "self.activation(self.dropout(query_part[:1]) + query_part - query_part[:1] + memory_part)",
+        "test_emission.py::test_each_alignment_has_its_own_dropout_mask",
+    ),
+    Bug(
+        "emission forgets the gradient of the bias",
+        "core/vocabulary.py",
+        "self.bias += d.sum(0)",
+        "pass",
+        "test_emission.py::test_chunked_emission_matches_dense[batch1-True-13-enumerate]",
+    ),
+    Bug(
+        "fused average assumes that all queries count alike",
+        "core/vocabulary.py",
+        "if len(grad) and bool((grad == grad[0]).all()):",
+        "if len(grad):",
+        f"{EXACT}[False-12-batch0-marginal]",
+    ),
+    Bug(
+        "Dirichlet's total counts masked members",
+        "core/distributions.py",
+        "total = self.concentration.masked_fill(~self.mask, 0.0).sum(-1, keepdim=True)",
+        "total = self.concentration.sum(-1, keepdim=True)",
+        "test_distributions.py::test_dirichlet_agrees_with_torch_on_the_members_that_exist",
+    ),
+    Bug(
+        "Dirichlet draws below concentration 1 not divided by it",
+        "core/distributions.py",
+        "small * log_u / alpha",
+        "small * log_u",
+        "test_distributions.py::test_dirichlet_pathwise_gradient_agrees_with_quadrature[alpha0]",
+    ),
+    Bug(
+        "Gumbel noise of the wrong sign",
+        "core/distributions.py",
+        "-torch.empty(shape, dtype=self.log_probs.dtype, device=self.log_probs.device).exponential_().log()",
+        "torch.empty(shape, dtype=self.log_probs.dtype, device=self.log_probs.device).exponential_().log()",
+        "test_estimators.py::test_chi_square_of_the_sampler",
+    ),
+    Bug(
+        "a curvature constant that is too small",
+        "core/diagnostics.py",
+        "SOFTMAX_CURVATURE = 8 / 27",
+        "SOFTMAX_CURVATURE = 4 / 27",
+        "test_diagnostics.py::test_the_softmax_constant_bounds_random_hessians",
+    ),
+]
+
+
+def copied(folder: Path) -> Path:
+    """The project's source and tests in a folder of their own."""
+    for name in ("src", "tests"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
+
+
+def environment(project: Path) -> dict[str, str]:
+    # No compiled files: two versions of a file may share size and second, and the older would be used.
+    return {
+        **os.environ,
+        "PYTHONPATH": str(project / "src"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def pytest(project: Path, *tests: str) -> int:
+    """pytest's exit code for some tests of the copy."""
+    nodes = [f"tests/core/{test}" for test in tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *nodes]
+    return subprocess.run(command, cwd=project, env=environment(project), capture_output=True).returncode
+
+
+def caught(project: Path, bug: Bug) -> bool:
+    """Whether the named test fails with the bug planted; the file is as before afterwards."""
+    path = project / "src" / "latentalign" / bug.file
+    clean = path.read_text(encoding="utf-8")
+    if clean.count(bug.old) < 1:
+        raise SystemExit(f"{bug.name}: {bug.file} no longer contains {bug.old!r}; plant it anew")
+    try:
+        path.write_text(clean.replace(bug.old, bug.new, 1), encoding="utf-8")
+        return pytest(project, bug.test) == FAILED
+    finally:
+        path.write_text(clean, encoding="utf-8")
+
+
+def require_copy_is_used(project: Path) -> None:
+    """End unless Python imports the copy and every named test passes there without a bug."""
+    show = [sys.executable, "-c", "import latentalign; print(latentalign.__file__)"]
+    found = subprocess.check_output(show, env=environment(project), text=True, cwd=project)
+    if not Path(found.strip()).is_relative_to(project):
+        raise SystemExit(f"the copy is not what is imported: {found}")
+    if pytest(project, *{bug.test: None for bug in BUGS}) != 0:
+        raise SystemExit("some of the named tests fail, or do not exist, without any bug")
+
+
+def main(words: list[str]) -> int:
+    """Plant every chosen bug, print the table, and answer with the number that survived."""
+    chosen = [bug for bug in BUGS if not words or any(word in bug.name for word in words)]
+    table, survivors = Table("bug", "test that catches it", "caught"), 0
+    with tempfile.TemporaryDirectory() as folder:
+        project = copied(Path(folder).resolve())
+        require_copy_is_used(project)
+        for bug in chosen:
+            found = caught(project, bug)
+            survivors += not found
+            table.add_row(bug.name, bug.test.replace("[", "\\["), "yes" if found else "NO")
+            print(f"{'caught' if found else 'SURVIVED'}: {bug.name}", file=sys.stderr)
+    Console(width=170).print(table)
+    print(f"{len(chosen) - survivors} of {len(chosen)} bugs caught")
+    return survivors
+
+
+if __name__ == "__main__":
+    raise SystemExit(min(main(sys.argv[1:]), 1))
