@@ -24,12 +24,7 @@ def measure(head):
     latent = la.EmissionLatent(prior, head, query, memory=memory, target=target)
     if isinstance(head, la.LinearHead):
         return la.soft_gap(latent, la.softmax_curvature(head.output.weight, memory, prior.mask), proven=True)
-
-    def probability(z):
-        context = (z.unsqueeze(-2) @ memory).squeeze(-2)
-        return head(query, context).softmax(-1).gather(-1, target.unsqueeze(-1)).squeeze(-1)
-
-    return la.soft_gap(latent, la.empirical_curvature(probability, prior), proven=False)
+    return la.soft_gap(latent, la.empirical_curvature(la.dense_probability(latent), prior), proven=False)
 
 
 def main(plot):

@@ -3,9 +3,12 @@
 Exact, hard and variational alignment models for PyTorch, after *Latent Alignment and Variational Attention*.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from latentalign.core.alignments import Alignments, Mixed, OneHot
-from latentalign.core.baselines import BASELINES, LearnedBaseline, RunningMean
+from latentalign.core.baselines import BASELINES, Baseline, LearnedBaseline, RunningMean
 from latentalign.core.diagnostics import (
+    dense_probability,
     elbo_gap,
     empirical_curvature,
     iwae_bound,
@@ -15,7 +18,7 @@ from latentalign.core.diagnostics import (
     softmax_curvature,
 )
 from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal
-from latentalign.core.emission import EmissionLatent, FactoredHead, predictive_log_prob, target_log_prob
+from latentalign.core.emission import EmissionLatent, predictive_log_prob, target_log_prob
 from latentalign.core.expectations import (
     Enumerate,
     Expectation,
@@ -24,6 +27,7 @@ from latentalign.core.expectations import (
     ScoreFunction,
     SumAndSample,
 )
+from latentalign.core.factored import FactoredHead
 from latentalign.core.latent import Estimate, Latent
 from latentalign.core.multisample import RWS, VIMCO
 from latentalign.core.objectives import (
@@ -38,6 +42,7 @@ from latentalign.core.objectives import (
 )
 from latentalign.core.predict import (
     Certified,
+    Predict,
     certified_marginal,
     exact_posterior,
     log_predictive,
@@ -48,6 +53,9 @@ from latentalign.core.svi import SVI
 from latentalign.nn.attention import LatentAttention, PosteriorNetwork
 from latentalign.nn.heads import LinearHead, MLPHead
 
+if TYPE_CHECKING:
+    from latentalign.search import BeamSearch, Hypothesis, Step
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -57,6 +65,8 @@ __all__ = [
     "SVI",
     "VIMCO",
     "Alignments",
+    "Baseline",
+    "BeamSearch",
     "BilinearScore",
     "Categorical",
     "Certified",
@@ -69,6 +79,7 @@ __all__ = [
     "FactoredHead",
     "GumbelSoftmax",
     "Hard",
+    "Hypothesis",
     "Latent",
     "LatentAttention",
     "LearnedBaseline",
@@ -82,12 +93,15 @@ __all__ = [
     "OneHot",
     "Pathwise",
     "PosteriorNetwork",
+    "Predict",
     "RunningMean",
     "ScoreFunction",
     "Soft",
+    "Step",
     "SumAndSample",
     "Variational",
     "certified_marginal",
+    "dense_probability",
     "elbo_gap",
     "empirical_curvature",
     "exact_posterior",
@@ -103,3 +117,12 @@ __all__ = [
     "softmax_curvature",
     "target_log_prob",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Beam search, loaded when it is first asked for."""
+    if name in ("BeamSearch", "Hypothesis", "Step"):
+        from latentalign import search
+
+        return getattr(search, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

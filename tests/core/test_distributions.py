@@ -105,7 +105,7 @@ def expected_by_quadrature(alpha, f, grid=20_000):
     return (density.exp() * f(z)).sum() * (u[1] - u[0])
 
 
-def pathwise_samples(scores_, f, build, n=200_000):
+def pathwise_samples(scores_, f, build, n=100_000):
     """Per-draw gradients of f by the scores."""
     torch.manual_seed(7)
     wide = scores_.detach().expand(n, -1).clone().requires_grad_()
@@ -132,6 +132,7 @@ def test_dirichlet_pathwise_gradient_agrees_with_quadrature(alpha):
     assert z_score(grad.flip(1), gradient) > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [Dirichlet.from_scores, LogisticNormal.from_scores])
 def test_pathwise_gradient_of_three_members_agrees_with_finite_differences(build):
     s = torch.tensor([0.2, -0.7, 0.5], dtype=torch.float64)

@@ -93,7 +93,7 @@ def test_predict_names_are_checked(text):
 
 def test_options_are_checked():
     with pytest.raises(ValueError, match="families dirichlet"):
-        Hard(Pathwise())
+        Hard(Pathwise(), "categorical")
     with pytest.raises(ValueError, match="unknown family"):
         Hard(Pathwise(), "gamma")
     with pytest.raises(ValueError, match="unknown baseline 'sofd'"):
@@ -113,7 +113,7 @@ def test_options_are_checked():
 def test_the_drop_in_module_checks_shapes():
     attention = LatentAttention(4, 3, 5, hidden=8)
     with pytest.raises(ValueError, match="same B"):
-        LatentAttention.prepare(torch.zeros(2, 4), torch.zeros(3, 6, 3), None, None)
+        attention.prepare(torch.zeros(2, 4), torch.zeros(3, 6, 3), None, None)
     with pytest.raises(ValueError, match="categorical"):
         LatentAttention(4, 3, 5, family="dirichlet")
     with pytest.raises(Exception, match="query"):

@@ -76,9 +76,10 @@ def test_score_function_gradient_is_unbiased(name, n, baseline, kind):
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 7])
-def test_sum_and_sample_gradient_is_unbiased_for_every_k(k):
+@pytest.mark.parametrize("baseline", ["soft", "none", "running-mean", "learned"])
+def test_sum_and_sample_gradient_is_unbiased_for_every_k(k, baseline):
     p = problem((2, 2))
-    objective = Variational(SumAndSample(k))
+    objective = Variational(SumAndSample(k, dict((name, b) for name, _, b in CASES)[baseline]()))
     over = lambda latent: objective.expectation.rest(latent.inferred)  # noqa: E731
     value, grads = averaged(p, objective, over, 1)
     exact = OBJECTIVES["variational-enum"]()(p.latent())
@@ -123,19 +124,19 @@ def test_rws_tends_to_the_marginal_gradient_with_many_samples():
     p = problem((1,), 3, ragged=False, seed=5)
     exact = gradients(OBJECTIVES["marginal"]()(p.latent()).surrogate, [p.prior_scores, p.memory])
     bias = []
-    for n in (1, 2, 3, 5):
+    for n in (1, 2, 4):
         _, grads = averaged(p, RWS(n), lambda latent: latent.inferred, n)
         ours = [grads[0], grads[3]]
         bias.append(float(sum(((a - b) ** 2).sum() for a, b in zip(ours, exact, strict=True))))
     assert bias == sorted(bias, reverse=True)
-    assert bias[-1] < bias[0] / 3
+    assert bias[-1] < bias[0] / 2
 
 
 def test_rws_moves_q_towards_the_exact_posterior():
     p = problem((1,), 3, ragged=False, seed=5)
     latent = p.latent()
     goal = gradients(-exact_posterior(latent).detach().kl(latent.inferred), [p.inferred_scores])[0]
-    _, grads = averaged(p, RWS(5), lambda latent: latent.inferred, 5)
+    _, grads = averaged(p, RWS(4), lambda latent: latent.inferred, 4)
     cosine = torch.cosine_similarity(grads[1].flatten(), goal.flatten(), dim=0)
     assert cosine > 0.97
 
@@ -204,11 +205,13 @@ def test_semi_amortized_teaches_the_network_where_refinement_ends():
 
 def test_running_mean_answers_before_it_looks():
     baseline = RunningMean(0.9)
-    latent = problem().latent()
-    reward = torch.full((2, 3, 1), -4.0, dtype=torch.float64)
-    assert (baseline(latent, reward) == 0).all()
-    torch.testing.assert_close(baseline(latent, reward * 2)[0, 0, 0].item(), -4.0)
-    assert baseline(latent, reward)[0, 0, 0].item() == pytest.approx((-4 * 0.9 - 8) / 1.9)
+    seen = []
+    for log_f in (-4.0, -8.0, -4.0):
+        latent = Latent(problem().latent().prior, lambda a, v=log_f: torch.full_like(a.log_weight, v))
+        estimate = Hard(ScoreFunction(1, baseline))(latent)
+        seen.append(log_f - estimate.terms["advantage"][0, 0].item())
+    # |r - B| of the three: B is 0, then the first reward, then the mean of both
+    assert seen == pytest.approx([-8.0, -12.0, -4 - abs(-4 + (4 * 0.9 + 8) / 1.9)])
 
 
 def test_learned_baseline_fits_the_reward_and_touches_nothing_else():
@@ -217,15 +220,14 @@ def test_learned_baseline_fits_the_reward_and_touches_nothing_else():
     objective = Variational(ScoreFunction(1, baseline))
     objective(p.latent())  # lazy layers take their shape
     optimizer = torch.optim.Adam(baseline.parameters(), 0.05)
+    latent, reward = p.latent(), p.latent().soft().detach()
     for _ in range(300):
         optimizer.zero_grad()
-        fit = baseline.fit(p.latent(), p.latent().soft().unsqueeze(-1))
+        fit = baseline.fit(latent, reward)
         (-fit.sum()).backward(inputs=list(baseline.parameters()))
         optimizer.step()
     assert fit.detach().abs().max() < 0.05
-    assert all(
-        (g == 0).all() for g in gradients(baseline.fit(p.latent(), p.latent().soft()[..., None]), p.leaves)
-    )
+    assert all((g == 0).all() for g in gradients(baseline.fit(p.latent(), p.latent().soft()), p.leaves))
 
 
 def test_chi_square_of_the_sampler():

@@ -34,7 +34,7 @@ class Alignments(ABC):
     @property
     def present(self) -> Bool[Tensor, "*batch K"]:
         """True where an alignment has weight."""
-        return self.log_weight > NEG_INF
+        return self.log_weight != NEG_INF  # so that a weight that is NaN stays to be seen
 
     @abstractmethod
     def contexts(self, memory: Float[Tensor, "*#batch T D"]) -> Float[Tensor, "*batch K D"]:
@@ -62,6 +62,13 @@ class OneHot(Alignments):
     def flat_index(self, memory: Float[Tensor, "*#batch T D"]) -> Int[Tensor, "*batch K"]:
         """Where each selected member stands among all rows of memory, flattened to (rows, D)."""
         rows = broadcast_rows(memory, self.index.shape[:-1])
+        if not torch.compiler.is_compiling() and self.index.numel():
+            last = int(self.index.masked_fill(~self.present, 0).max())
+            if last >= memory.shape[-2]:
+                raise ValueError(
+                    f"an alignment selects member {last}, but memory {tuple(memory.shape)} has members "
+                    f"0..{memory.shape[-2] - 1}"
+                )
         return rows.unsqueeze(-1) * memory.shape[-2] + self.index
 
     def contexts(self, memory: Float[Tensor, "*#batch T D"]) -> Float[Tensor, "*batch K D"]:
@@ -89,11 +96,19 @@ class Mixed(Alignments):
 
     def contexts(self, memory: Float[Tensor, "*#batch T D"]) -> Float[Tensor, "*batch K D"]:
         broadcast_rows(memory, self.z.shape[:-2])
+        *lead, members, features = memory.shape
+        if self.z.shape[-1] != members:
+            raise ValueError(f"alignments are over T = {self.z.shape[-1]} members, memory has T = {members}")
         used = self.mask
-        for axis, size in enumerate(memory.shape[:-2]):
+        for axis, size in enumerate(lead):
             if size == 1:  # shared by several queries: a member is padding when none of them has it
                 used = used.any(axis, keepdim=True)
-        return self.z @ memory.masked_fill(~used.unsqueeze(-1), 0.0)
+        clean = memory.masked_fill(~used.unsqueeze(-1), 0.0)
+        # Queries that share their source become rows of one product: a broadcast one would copy the source.
+        while lead and lead[-1] == 1:
+            lead.pop()
+        mixed = self.z.to(memory.dtype).flatten(len(lead), -2) @ clean.view(*lead, members, features)
+        return mixed.reshape(*self.z.shape[:-1], features)
 
 
 def equal_weights(

@@ -1,7 +1,8 @@
 """Baselines B of the score-function estimator, (r - B) grad log q(z): any B that does not look at its own z.
 
-A baseline answers with B for every draw, without gradient. One with parameters of its own also says how
-to fit them.
+A baseline answers with B for every draw, without gradient. One that learns, or keeps a state, also has
+`fit(latent, reward)`, which is called after it has answered, with the mean reward of each query over its weighted
+draws, and gives what is to be added to the surrogate.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from typing import Protocol, runtime_checkable
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from latentalign.core.latent import D, Latent
+from latentalign.core.numerics import at_least_float32
 
 
 @runtime_checkable
@@ -57,21 +60,32 @@ class RunningMean(nn.Module):
         self.register_buffer("mean", torch.zeros((), dtype=torch.float64))
         self.register_buffer("seen", torch.zeros((), dtype=torch.float64))
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RunningMean:
+        try:
+            super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        except TypeError:  # a device without float64
+            super()._apply(lambda state: fn(state.float()), recurse)  # type: ignore[no-untyped-call]
+        return self
+
     def forward(self, latent: Latent[D], reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch 1"]:
         answer = (self.mean / self.seen.clamp_min(1e-12)).to(reward.dtype)
-        if self.training:
-            self.update(reward.detach()[latent.prior.mask.any(-1)])
         return torch.zeros_like(reward[..., :1]).detach() + answer
 
+    def fit(self, latent: Latent[D], reward: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+        """Zero; while training, the rewards of the queries that exist are taken in."""
+        if self.training:
+            self.update(reward[latent.prior.mask.any(-1)])
+        return torch.zeros_like(reward)
+
     @torch.no_grad()
-    def update(self, reward: Float[Tensor, "m n"]) -> None:
+    def update(self, reward: Float[Tensor, "m"]) -> None:
         """Take in the rewards of one batch (of all processes, where there are several)."""
-        total = torch.stack([reward.double().sum(), torch.tensor(float(reward.numel()), dtype=torch.float64)])
+        total = torch.stack([reward.to(self.mean).sum(), self.mean.new_tensor(float(len(reward)))])
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.all_reduce(total)
-        if total[1] > 0:
-            self.mean.mul_(self.decay).add_((1 - self.decay) * (total[0] / total[1]))
-            self.seen.mul_(self.decay).add_(1 - self.decay)
+        decay = torch.where(total[1] > 0, self.decay, 1.0)
+        self.mean.mul_(decay).add_((1 - decay) * (total[0] / total[1].clamp_min(1.0)))
+        self.seen.mul_(decay).add_(1 - decay)
 
 
 class LearnedBaseline(nn.Module):
@@ -84,16 +98,19 @@ class LearnedBaseline(nn.Module):
     def predict(self, latent: Latent[D]) -> Float[Tensor, "*batch 1"]:
         if latent.query is None:
             raise ValueError("the learned baseline needs Latent.query, the features it looks at")
+        if any(is_lazy(p) for p in self.net.parameters()):  # the first use settles precision and device
+            self.net.to(at_least_float32(latent.query.detach()))
         exists = latent.prior.mask.any(-1, keepdim=True)
-        answer: Tensor = self.net(latent.query.detach().masked_fill(~exists, 0.0))
+        query = latent.query.detach().to(next(self.net.parameters()).dtype)
+        answer: Tensor = self.net(query.masked_fill(~exists, 0.0))
         return answer.masked_fill(~exists, 0.0)
 
     def forward(self, latent: Latent[D], reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch 1"]:
         return self.predict(latent).detach()
 
-    def fit(self, latent: Latent[D], reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]:
+    def fit(self, latent: Latent[D], reward: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
         """-(B - mean r)^2 / 2: to be added to the surrogate; only the baseline has a gradient from it."""
-        return -0.5 * (self.predict(latent).squeeze(-1) - reward.detach().mean(-1)) ** 2
+        return -0.5 * (self.predict(latent).squeeze(-1) - reward.detach()) ** 2
 
 
 BASELINES: dict[str, Callable[[], Baseline]] = {

@@ -10,10 +10,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from latentalign.core.alignments import Mixed
 from latentalign.core.distributions import Categorical
+from latentalign.core.emission import EmissionLatent
 from latentalign.core.expectations import Enumerate
 from latentalign.core.latent import Latent
 from latentalign.core.multisample import draw
+from latentalign.core.numerics import at_least_float32, flat_rows
 from latentalign.core.objectives import Hard, Variational, marginal
 from latentalign.core.predict import exact_posterior
 
@@ -75,7 +78,7 @@ def soft_gap(latent: Latent[Any], curvature: Float[Tensor, "*batch"], *, proven:
 
 
 def softmax_curvature(
-    weight: Float[Tensor, "V D"], memory: Float[Tensor, "*batch T D"], mask: Bool[Tensor, "*batch T"]
+    weight: Float[Tensor, "V D"], memory: Float[Tensor, "*#batch T D"], mask: Bool[Tensor, "*batch T"]
 ) -> Float[Tensor, "*batch"]:
     """A proven upper bound of the curvature c of f = softmax(W X z): 8/27 times the squared norm of W X.
 
@@ -89,6 +92,27 @@ def softmax_curvature(
     return SOFTMAX_CURVATURE * largest.clamp_min(0.0)
 
 
+def dense_probability(
+    latent: EmissionLatent[Any],
+) -> Callable[[Float[Tensor, "*batch T"]], Float[Tensor, "*batch"]]:
+    """g(z) = p(y | x, x~, z) of the observed y as a function of z that can be differentiated twice.
+
+    All V logits of a query are kept, unlike in `latent.log_likelihood`, whose gradient has none of its own.
+    """
+    exists = latent.prior.mask.any(-1)
+    target = latent.target.masked_fill(~exists, 0).reshape(-1, 1)
+    assert latent.query is not None
+    query = flat_rows(latent.query)
+
+    def probability(z: Tensor) -> Tensor:
+        context = Mixed.point(z, latent.prior.mask).contexts(latent.memory)
+        logits = latent.emit(query, flat_rows(context))
+        chosen: Tensor = at_least_float32(logits).softmax(-1).gather(1, target)
+        return chosen.view(exists.shape).masked_fill(~exists, 0.0)
+
+    return probability
+
+
 def empirical_curvature(
     probability: Callable[[Float[Tensor, "*batch T"]], Float[Tensor, "*batch"]],
     prior: Categorical,
@@ -100,6 +124,7 @@ def empirical_curvature(
 
     Hessian-vector products and power iteration at `points` places z = t e_i + (1 - t) E[z] for every member
     i, which are the points the proof of Proposition 1 evaluates the Hessian at. A lower bound of the supremum.
+    `dense_probability` gives g of an EmissionLatent.
     """
     mean = prior.mean.detach()
     worst = torch.zeros_like(mean[..., 0])
@@ -119,16 +144,18 @@ def hessian_norm(
     *,
     iterations: int,
 ) -> Float[Tensor, "*batch"]:
-    """The spectral norm of every query's Hessian by power iteration."""
+    """The spectral norm of every query's Hessian by power iteration; 0 where the function is linear."""
     z = at.detach().requires_grad_()
     with torch.enable_grad():
         (slope,) = torch.autograd.grad(function(z).sum(), z, create_graph=True)
+    if not slope.requires_grad:
+        return torch.zeros_like(at[..., 0])
     vector = torch.ones_like(at) + 0.1 * torch.arange(at.shape[-1], device=at.device, dtype=at.dtype)
     vector = vector.masked_fill(~mask, 0.0)
     norm = torch.zeros_like(at[..., 0])
     for _ in range(iterations):
         vector = vector / vector.norm(dim=-1, keepdim=True).clamp_min(1e-30)
-        (vector,) = torch.autograd.grad(slope, z, vector, retain_graph=True)
+        (vector,) = torch.autograd.grad(slope, z, vector, retain_graph=True, materialize_grads=True)
         vector = vector.masked_fill(~mask, 0.0)
         norm = vector.norm(dim=-1)
     return norm

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,23 @@ from torch import Tensor
 from torch.distributions import Gamma
 
 from latentalign.core.alignments import Mixed, OneHot, equal_weights
-from latentalign.core.numerics import NEG_INF, masked_log_softmax, require_finite_scores, weighted_sum
+from latentalign.core.numerics import (
+    NEG_INF,
+    at_least_float32,
+    in_float64,
+    masked_log_softmax,
+    require_finite_scores,
+    weighted_sum,
+)
+
+
+def members(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Scores in float32 at least, and the mask of the members that exist and whose score is not -inf."""
+    if scores.dim() == 0 or scores.shape[-1] == 0:
+        raise ValueError(f"scores must be (*batch, T) with T >= 1 members, got {tuple(scores.shape)}")
+    mask = full_mask(scores, mask)
+    require_finite_scores("scores", scores, mask)
+    return at_least_float32(scores), mask & (scores.detach() != NEG_INF)
 
 
 def full_mask(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -47,10 +63,13 @@ class Categorical:
         cls, scores: Float[Tensor, "*batch T"], mask: Bool[Tensor, "..."] | None = None
     ) -> Categorical:
         """Normalise scores over the members that exist; a score of -inf is a member of probability zero."""
-        mask = full_mask(scores, mask)
-        require_finite_scores("scores", scores, mask)
-        mask = mask & (scores.detach() != NEG_INF)
+        scores, mask = members(scores, mask)
         return cls(masked_log_softmax(scores, mask), mask)
+
+    def where(self, exists: Bool[Tensor, "*batch"]) -> Categorical:
+        """The same distribution with no member where a query does not exist."""
+        keep = exists.unsqueeze(-1)
+        return Categorical(self.log_probs.masked_fill(~keep, NEG_INF), self.mask & keep)
 
     @property
     def mean(self) -> Float[Tensor, "*batch T"]:
@@ -83,12 +102,9 @@ class Categorical:
         """n independent draws (member 0 where there is none)."""
         require_count("n", n)
         probs = self.log_probs.detach().exp()
-        empty = ~self.mask.any(-1, keepdim=True)
-        flat = (
-            probs.masked_fill(empty, 1.0).flatten(0, -2) if probs.dim() > 1 else probs.masked_fill(empty, 1.0)
-        )
-        if flat.numel() == 0:
+        if probs.numel() == 0:
             return torch.zeros(*probs.shape[:-1], n, dtype=torch.long, device=probs.device)
+        flat = probs.masked_fill(~self.mask.any(-1, keepdim=True), 1.0).reshape(-1, probs.shape[-1])
         return torch.multinomial(flat, n, replacement=True).view(*probs.shape[:-1], n)
 
     def sample(self, n: int) -> OneHot:
@@ -126,11 +142,15 @@ class Categorical:
         return Mixed(z, equal_weights(z[..., 0], self.mask), self.mask)
 
     def kl(self, other: Categorical) -> Float[Tensor, "*batch"]:
-        """KL[self || other]; +inf where other has no mass on a member that self uses."""
+        """KL[self || other]; +inf, without gradient, where other has no mass on a member that self uses.
+
+        Such a divergence stays infinite however the scores move a little: a constant, whose gradient is zero.
+        """
         # Members of zero mass are cut out before the product: 0 * inf has a NaN gradient.
         used = self.mean > 0
-        ours, theirs = (d.log_probs.masked_fill(~used, 0.0) for d in (self, other))
-        return (self.mean * (ours - theirs)).sum(-1)
+        impossible = used & (other.log_probs == NEG_INF)
+        ours, theirs = (d.log_probs.masked_fill(~used | impossible, 0.0) for d in (self, other))
+        return (self.mean * (ours - theirs)).sum(-1).masked_fill(impossible.any(-1), float("inf"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,11 +164,21 @@ class Dirichlet:
     def from_scores(
         cls, scores: Float[Tensor, "*batch T"], mask: Bool[Tensor, "..."] | None = None
     ) -> Dirichlet:
-        """alpha = exp(scores), kept between 1e-4 and 1e4, where lgamma and its derivatives are exact."""
-        mask = full_mask(scores, mask)
-        require_finite_scores("scores", scores, mask)
+        """alpha = exp(scores), kept between 1e-4 and 1e4, where lgamma and its derivatives are exact.
+
+        A score of -inf is a member that does not exist.
+        """
+        scores, mask = members(scores, mask)
         limit = math.log(1e4)
         return cls(scores.masked_fill(~mask, 0.0).clamp(-limit, limit).exp(), mask)
+
+    def where(self, exists: Bool[Tensor, "*batch"]) -> Dirichlet:
+        """The same distribution with no member where a query does not exist."""
+        return replace(self, mask=self.mask & exists.unsqueeze(-1))
+
+    def _wide(self) -> Dirichlet:
+        """In float64: sums of lgamma are differences of large numbers, of which float32 keeps few digits."""
+        return replace(self, concentration=in_float64(self.concentration))
 
     @property
     def _safe(self) -> Float[Tensor, "*batch T"]:
@@ -167,18 +197,20 @@ class Dirichlet:
     @property
     def entropy(self) -> Float[Tensor, "*batch"]:
         """Differential entropy -E[log p(z)] in nats (negative when concentrated)."""
-        alpha, total = self._safe, self._total()
+        wide = self._wide()
+        alpha, total = wide._safe, wide._total()
         each = alpha.lgamma() + (alpha - 1) * (total.digamma() - alpha.digamma())
         value = each.masked_fill(~self.mask, 0.0).sum(-1, keepdim=True) - total.lgamma()
-        return value.squeeze(-1).masked_fill(~self.mask.any(-1), 0.0)
+        return value.squeeze(-1).masked_fill(~self.mask.any(-1), 0.0).to(self.concentration.dtype)
 
     def log_prob(self, z: Float[Tensor, "*batch T"]) -> Float[Tensor, "*batch"]:
         """log density of a mixture (with respect to the members that exist)."""
-        alpha = self._safe
-        log_z = z.masked_fill(~self.mask, 1.0).log()
+        wide = self._wide()
+        alpha = wide._safe
+        log_z = in_float64(z).masked_fill(~self.mask, 1.0).log()
         each = (alpha - 1) * log_z - alpha.lgamma()
-        value = each.masked_fill(~self.mask, 0.0).sum(-1) + self._total().lgamma().squeeze(-1)
-        return value.masked_fill(~self.mask.any(-1), 0.0)
+        value = each.masked_fill(~self.mask, 0.0).sum(-1) + wide._total().lgamma().squeeze(-1)
+        return value.masked_fill(~self.mask.any(-1), 0.0).to(self.concentration.dtype)
 
     def rsample(self, n: int) -> Mixed:
         """n differentiable draws: implicit reparameterisation of gamma variates (Figurnov et al. 2018).
@@ -197,13 +229,13 @@ class Dirichlet:
 
     def kl(self, other: Dirichlet) -> Float[Tensor, "*batch"]:
         """KL[self || other]; members that do not exist are absent from every lgamma sum."""
-        ours, theirs = self._safe, other._safe
-        total, other_total = self._total(), other._total()
+        p, q = self._wide(), other._wide()
+        ours, theirs, total, other_total = p._safe, q._safe, p._total(), q._total()
         each = theirs.lgamma() - ours.lgamma() + (ours - theirs) * (ours.digamma() - total.digamma())
         value = (
             each.masked_fill(~self.mask, 0.0).sum(-1, keepdim=True) + total.lgamma() - other_total.lgamma()
         )
-        return value.squeeze(-1).masked_fill(~self.mask.any(-1), 0.0)
+        return value.squeeze(-1).masked_fill(~self.mask.any(-1), 0.0).to(self.concentration.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,15 +254,18 @@ class LogisticNormal:
         *,
         scale_scores: Float[Tensor, "*batch T"] | None = None,
     ) -> LogisticNormal:
-        """mu = scores, sigma = softplus(scale_scores) (1 when none are given)."""
-        mask = full_mask(scores, mask)
-        require_finite_scores("scores", scores, mask)
+        """mu = scores, sigma = softplus(scale_scores) (1 when none are given); -inf is a member that is absent."""
+        scores, mask = members(scores, mask)
         if scale_scores is None:
             scale = torch.ones_like(scores)
         else:
             require_finite_scores("scale_scores", scale_scores, mask)
-            scale = F.softplus(scale_scores.masked_fill(~mask, 0.0)).clamp_min(1e-4)
+            scale = F.softplus(at_least_float32(scale_scores).masked_fill(~mask, 0.0)).clamp_min(1e-4)
         return cls(scores.masked_fill(~mask, 0.0), scale, mask)
+
+    def where(self, exists: Bool[Tensor, "*batch"]) -> LogisticNormal:
+        """The same distribution with no member where a query does not exist."""
+        return replace(self, mask=self.mask & exists.unsqueeze(-1))
 
     @property
     def mean(self) -> Float[Tensor, "*batch T"]:
@@ -251,6 +286,23 @@ class LogisticNormal:
         scores = self.loc.unsqueeze(-2) + self.scale.unsqueeze(-2) * noise
         z = masked_log_softmax(scores, self.mask.unsqueeze(-2).expand(shape)).exp()
         return Mixed(z, equal_weights(z[..., 0], self.mask), self.mask)
+
+    def log_prob(self, z: Float[Tensor, "*batch T"]) -> Float[Tensor, "*batch"]:
+        """log density of a mixture, by the same measure as Dirichlet's; -inf on the border of the simplex.
+
+        softmax forgets a shift c of all scores: with d_i = log z_i - mu_i and 1/prod z_i for the change of
+        variables, the density is 1/prod z_i times the integral over c of prod_i N(d_i + c; 0, sigma_i^2), a
+        Gaussian in c around minus the mean of d by precision.
+        """
+        inside = (z > 0) | ~self.mask
+        log_z = at_least_float32(z).masked_fill(~self.mask | ~inside, 1.0).log()
+        precision = (self.scale**-2).masked_fill(~self.mask, 0.0)
+        total = precision.sum(-1, keepdim=True).masked_fill(~self.mask.any(-1, keepdim=True), 1.0)
+        d = log_z - self.loc
+        centred = d - (precision * d).sum(-1, keepdim=True) / total
+        each = -log_z - self.scale.log() - 0.5 * precision * centred**2 - 0.5 * math.log(2 * math.pi)
+        value = each.masked_fill(~self.mask, 0.0).sum(-1) - 0.5 * (total / (2 * math.pi)).log().squeeze(-1)
+        return value.masked_fill(~inside.all(-1), NEG_INF).masked_fill(~self.mask.any(-1), 0.0)
 
     def kl(self, other: LogisticNormal) -> Float[Tensor, "*batch"]:
         """KL between the Gaussians in score space, an upper bound of the KL between the mixtures."""

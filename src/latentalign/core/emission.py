@@ -2,53 +2,27 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from latentalign.core.alignments import Alignments, OneHot
+from latentalign.core.factored import FactoredHead as FactoredHead
+from latentalign.core.factored import is_factored
 from latentalign.core.latent import D, Latent
-from latentalign.core.numerics import NEG_INF
+from latentalign.core.numerics import NEG_INF, at_least_float32, flat_rows
 from latentalign.core.vocabulary import chunks, fused_average, linear_log_prob
 
 MAX_LOGITS = 2**22
+LOG_SPACE_BUFFERS = 5
+"""How many tensors of the logits' size an average in log space and its backward pass hold at once."""
 
 Emit = Callable[[Tensor, Tensor], Tensor]
 """emit(query (n, Dq), context (n, D)) -> logits (n, V)."""
-
-
-class FactoredHead(nn.Module, ABC):
-    """A head that says which part depends on memory, which on the query, and ends in a linear layer.
-
-    Emission then computes the first once per source position, the second once per query, and the linear
-    layer together with its softmax without keeping logits.
-    """
-
-    output: nn.Linear
-
-    @abstractmethod
-    def memory_part(self, context: Float[Tensor, "*n D"]) -> Float[Tensor, "*n H"]:
-        """The share of the hidden layer that depends on the source alone."""
-
-    @abstractmethod
-    def query_part(self, query: Float[Tensor, "*n Dq"]) -> Float[Tensor, "*n H"]:
-        """The share of the hidden layer that depends on the query alone."""
-
-    @abstractmethod
-    def hidden(
-        self, query_part: Float[Tensor, "*n H"], memory_part: Float[Tensor, "*n H"]
-    ) -> Float[Tensor, "*n H"]:
-        """The input of the last layer, from both parts."""
-
-    def forward(self, query: Float[Tensor, "*n Dq"], context: Float[Tensor, "*n D"]) -> Float[Tensor, "*n V"]:
-        """Logits of every output."""
-        logits: Tensor = self.output(self.hidden(self.query_part(query), self.memory_part(context)))
-        return logits
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +62,7 @@ def hidden_rows(
 ) -> Float[Tensor, "N H"]:
     """The head's last hidden layer for every pair; each part computed once for what it depends on."""
     used, place = compact(pairs.query, query.shape[:-1].numel())
-    from_query = head.query_part(query.flatten(0, -2).index_select(0, used)).index_select(0, place)
+    from_query = head.query_part(flat_rows(query).index_select(0, used)).index_select(0, place)
     if isinstance(alignments, OneHot):
         flat = alignments.flat_index(memory).flatten()[pairs.slot]
         used, place = compact(flat, memory.shape[:-1].numel())
@@ -109,17 +83,17 @@ def target_log_prob(
     max_logits: int = MAX_LOGITS,
 ) -> Float[Tensor, "*batch K"]:
     """log p(y | x, x~, z_k); 0 for alignments that are absent and queries that are masked."""
-    check_shapes(query, target, alignments)
+    check_shapes(query, alignments, target)
     pairs = Pairs.of(alignments, query_mask)
     row_target = target.flatten()[pairs.query]
-    if isinstance(emit, FactoredHead):
+    if is_factored(emit):
         hidden = hidden_rows(emit, query, memory, alignments, pairs=pairs)
         check_targets(row_target, emit.output.out_features)
         output = emit.output
         log_p = linear_log_prob(hidden, output.weight, output.bias, row_target, max_logits=max_logits)
     else:
         contexts = context_rows(alignments, memory, pairs)
-        queries = query.flatten(0, -2).index_select(0, pairs.query)
+        queries = flat_rows(query).index_select(0, pairs.query)
         log_p = emit_rows(emit, queries, contexts, row_target, max_logits=max_logits)
     log_weight = alignments.log_weight
     out = torch.zeros(log_weight.numel(), dtype=log_p.dtype, device=log_p.device)
@@ -134,12 +108,12 @@ def emit_rows(
     def chosen(query: Tensor, context: Tensor, target: Tensor) -> Tensor:
         logits = emit(query, context)
         check_targets(target, logits.shape[-1])
-        return logits.log_softmax(-1).gather(1, target.unsqueeze(1)).squeeze(1)
+        return at_least_float32(logits).log_softmax(-1).gather(1, target.unsqueeze(1)).squeeze(1)
 
     if len(target) == 0:
         return query.sum() * 0 + query.new_zeros(0)
-    # log_softmax keeps a second buffer of the size of the logits.
-    size = max(1, max_logits // (2 * outputs_of(emit, query[:1], context[:1])))
+    # The backward pass holds three buffers of the logits' size: log p, its gradient and the logits' gradient.
+    size = max(1, max_logits // (3 * outputs_of(emit, query[:1], context[:1])))
     parts = [
         checkpoint(chosen, query[rows], context[rows], target[rows], use_reentrant=False)
         for rows in chunks(len(target), size)
@@ -161,39 +135,48 @@ def predictive_log_prob(
     *,
     max_logits: int = MAX_LOGITS,
 ) -> Float[Tensor, "*batch V"]:
-    """log p(y | x, x~) = log E[f(x, z)_y] of every output y; zeros where a query has no member."""
+    """log p(y | x, x~) = log E[f(x, z)_y] of every output y; zeros where a query has no member.
+
+    Beside the result, `max_logits` numbers are alive at once (with gradient, also a few rows of V per chunk).
+    """
+    check_shapes(query, alignments)
     batch = query.shape[:-1]
     pairs = Pairs.of(alignments, None)
     rows_log_weight = alignments.log_weight.flatten()[pairs.slot]
-    if isinstance(emit, FactoredHead):
+    if is_factored(emit):
         inputs: tuple[Tensor, ...] = (hidden_rows(emit, query, memory, alignments, pairs=pairs),)
         logits: Callable[..., Tensor] = emit.output
         outputs = emit.output.out_features
     else:
-        inputs = (query.flatten(0, -2).index_select(0, pairs.query), context_rows(alignments, memory, pairs))
+        inputs = (flat_rows(query).index_select(0, pairs.query), context_rows(alignments, memory, pairs))
         logits = emit
-        outputs = outputs_of(emit, query.flatten(0, -2)[:1], memory.flatten(0, -2)[:1])
+        outputs = outputs_of(emit, flat_rows(query)[:1], memory.flatten(0, -2)[:1])
 
     def averaged(log_weight: Tensor, owner: Tensor, *rows: Tensor) -> Tensor:
-        log_p = logits(*rows).log_softmax(-1) + log_weight.unsqueeze(-1)
+        log_p = at_least_float32(logits(*rows)).log_softmax(-1) + log_weight.unsqueeze(-1)
         return segment_log_sum_exp(log_p, owner)
 
-    parts, owners = [], []
-    for rows in chunks(len(pairs.slot), max(1, max_logits // (2 * outputs))):
+    parts: list[Tensor] = []
+    owners: list[int] = []
+    for rows in chunks(len(pairs.slot), max(1, max_logits // (LOG_SPACE_BUFFERS * outputs))):
         owner, local = pairs.query[rows].unique_consecutive(return_inverse=True)
         chunk = tuple(x[rows] for x in inputs)
-        parts.append(checkpoint(averaged, rows_log_weight[rows], local, *chunk, use_reentrant=False))
-        owners.append(owner)
+        part = checkpoint(averaged, rows_log_weight[rows], local, *chunk, use_reentrant=False)
+        first, *rest = part.split(1)
+        if owners and owners[-1] == int(owner[0]):
+            # The chunk's border cut a query: its two shares are joined by one more sum in log space.
+            shares = torch.cat([parts.pop(), first])
+            first = checkpoint(segment_log_sum_exp, shares, owner.new_zeros(2), use_reentrant=False)
+            owners.pop()
+        parts += [first, *rest]
+        owners += owner.tolist()
     if not parts:
         return query.new_zeros(*batch, outputs)
-    # A query cut by a chunk's border has several parts; they are joined by one more sum in log space.
-    owner = torch.cat(owners)
-    used, place = owner.unique_consecutive(return_inverse=True)
-    joined = torch.cat(parts)
-    if len(used) < len(owner):
-        joined = segment_log_sum_exp(joined, place)
-    out = torch.zeros(batch.numel(), outputs, dtype=joined.dtype, device=joined.device)
-    return out.index_copy(0, used, joined).view(*batch, outputs)
+    found = torch.cat(parts)
+    if len(owners) < batch.numel():
+        out = torch.zeros(batch.numel(), outputs, dtype=found.dtype, device=found.device)
+        found = out.index_copy(0, torch.tensor(owners, device=found.device), found)
+    return found.view(*batch, outputs)
 
 
 def segment_log_sum_exp(value: Float[Tensor, "n V"], owner: Int[Tensor, "n"]) -> Float[Tensor, "m V"]:
@@ -204,7 +187,8 @@ def segment_log_sum_exp(value: Float[Tensor, "n V"], owner: Int[Tensor, "n"]) ->
     peak = peak.scatter_reduce(0, index, value.detach(), "amax")
     peak = peak.masked_fill(peak == NEG_INF, 0.0)
     total = value.new_zeros(segments, value.shape[1]).index_add(0, owner, (value - peak[owner]).exp())
-    return total.log() + peak
+    banned = total == 0  # an output of probability zero: -inf, without gradient
+    return total.masked_fill(banned, 1.0).log().masked_fill(banned, NEG_INF) + peak
 
 
 class EmissionLatent(Latent[D]):
@@ -222,6 +206,14 @@ class EmissionLatent(Latent[D]):
         query_mask: Bool[Tensor, "*batch"] | None = None,
         max_logits: int = MAX_LOGITS,
     ) -> None:
+        if prior.mask.shape[-1] != memory.shape[-2]:
+            raise ValueError(
+                f"the prior is over T = {prior.mask.shape[-1]} members, memory {tuple(memory.shape)} has "
+                f"T = {memory.shape[-2]}"
+            )
+        if query_mask is not None:  # a query that does not exist has no member, whoever looks at it
+            prior = prior.where(query_mask)
+            inferred = None if inferred is None else inferred.where(query_mask)
         # Not through super().__init__: a bound method kept as a field would be a cycle that holds the tensors.
         self.prior, self.inferred, self.query = prior, inferred, query
         self.emit, self.memory, self.target = emit, memory, target
@@ -249,13 +241,11 @@ class EmissionLatent(Latent[D]):
     def _average(self, alignments: Alignments, *, marginal: bool) -> Float[Tensor, "*batch"]:
         """The fused average when the head is factored and a query's logits fit the bound; else the plain one."""
         k = alignments.log_weight.shape[-1]
-        fits = isinstance(self.emit, FactoredHead) and k * self.emit.output.out_features <= self.max_logits
-        if not fits:
+        if not is_factored(self.emit) or k * self.emit.output.out_features > self.max_logits:
             plain = super().log_marginal if marginal else super().mean_log_likelihood
             return plain(alignments)
-        assert isinstance(self.emit, FactoredHead)
         assert self.query is not None
-        check_shapes(self.query, self.target, alignments)
+        check_shapes(self.query, alignments, self.target)
         pairs = Pairs.of(alignments, self.query_mask)
         used, owner = compact(pairs.query, self.target.numel())
         target = self.target.flatten()[pairs.query]
@@ -291,13 +281,14 @@ def query_borders(owner: Int[Tensor, "N"], rows: int) -> list[int]:
     return [*borders, last]
 
 
-def check_shapes(query: Tensor, target: Tensor, alignments: Alignments) -> None:
-    """Raise unless query, target and alignments agree on *batch."""
-    batch = target.shape
-    if query.shape[:-1] != batch or alignments.log_weight.shape[:-1] != batch:
+def check_shapes(query: Tensor, alignments: Alignments, target: Tensor | None = None) -> None:
+    """Raise unless query, alignments and target agree on *batch."""
+    batch, weights = query.shape[:-1], alignments.log_weight.shape
+    if weights[:-1] != batch or (target is not None and target.shape != batch):
+        shown = "" if target is None else f", target (*batch) {tuple(target.shape)}"
         raise ValueError(
-            f"query (*batch, Dq), target (*batch) and alignments (*batch, K) must agree on *batch, got "
-            f"{tuple(query.shape)}, {tuple(target.shape)} and {tuple(alignments.log_weight.shape)}"
+            f"what belongs to a query must agree on *batch, got query (*batch, Dq) {tuple(query.shape)}, "
+            f"alignments (*batch, K) {tuple(weights)}{shown}"
         )
 
 

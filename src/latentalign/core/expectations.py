@@ -15,8 +15,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from latentalign.core.alignments import OneHot
-from latentalign.core.baselines import Baseline, LearnedBaseline, soft_baseline
-from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal
+from latentalign.core.baselines import Baseline, leave_one_out, soft_baseline
+from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal, require_count
 from latentalign.core.latent import Estimate, Latent
 from latentalign.core.numerics import NEG_INF, masked_log_softmax
 
@@ -29,6 +29,7 @@ class Enumerate:
     """sum_i d_i log f_i, exactly."""
 
     families = ("categorical",)
+    takes_draws = False
 
     def __call__(self, latent: Latent[Any], over: Categorical) -> Estimate:
         value = latent.mean_log_likelihood(over.enumerate())
@@ -59,21 +60,33 @@ class SumAndSample:
 
     families = ("categorical",)
 
+    def __post_init__(self) -> None:
+        require_count("k", self.k)
+        if self.baseline is leave_one_out:
+            raise ValueError(
+                "sum-and-sample with the leave-one-out baseline would be biased: its draws are not independent "
+                "draws of q; choose another baseline"
+            )
+
     def __call__(
         self, latent: Latent[Any], over: Categorical, draws: Int[Tensor, "*batch 1"] | None = None
     ) -> Estimate:
         return score_function(latent, self.alignments(over, draws), self.baseline)
 
-    def rest(self, over: Categorical) -> Categorical:
+    def top(self, over: Categorical) -> Int[Tensor, "*batch k"]:
+        """The k most probable members (all of them where there are fewer)."""
+        return over.log_probs.detach().topk(min(self.k, over.log_probs.shape[-1]), dim=-1).indices
+
+    def rest(self, over: Categorical, top: Int[Tensor, "*batch k"] | None = None) -> Categorical:
         """The distribution given that z is none of the k most probable."""
-        top = over.log_probs.detach().topk(min(self.k, over.log_probs.shape[-1]), dim=-1).indices
+        top = self.top(over) if top is None else top
         mask = over.mask & ~torch.zeros_like(over.mask).scatter(-1, top, True)
         return Categorical(masked_log_softmax(over.log_probs.detach(), mask), mask)
 
     def alignments(self, over: Categorical, draws: Int[Tensor, "*batch 1"] | None) -> OneHot:
         """The enumerated members with their own mass, the sampled one with all that is left."""
-        rest = self.rest(over)
-        top = over.log_probs.detach().topk(min(self.k, over.log_probs.shape[-1]), dim=-1).indices
+        top = self.top(over)
+        rest = self.rest(over, top)
         index = torch.cat([top, rest.sample_index(1) if draws is None else draws], -1)
         log_prob = over.log_prob_of(index)
         left = over.mean.detach().masked_fill(~rest.mask, 0.0).sum(-1, keepdim=True)
@@ -82,14 +95,14 @@ class SumAndSample:
 
 
 def score_function(latent: Latent[Any], drawn: OneHot, baseline: Baseline) -> Estimate:
-    """surrogate = E[r + (r - B).detach() log q(z)] over weighted draws."""
+    """surrogate = E[r + (r - B).detach() log q(z)] over weighted draws, and what a baseline learns from E[r]."""
     reward = latent.log_likelihood(drawn)
     advantage = (reward - baseline(latent, reward)).detach()
     log_prob = drawn.log_prob.masked_fill(~drawn.present, 0.0)
-    surrogate = drawn.expect(reward + advantage * log_prob)
-    if isinstance(baseline, LearnedBaseline):
-        surrogate = surrogate + baseline.fit(latent, reward)
-    return Estimate(drawn.expect(reward), surrogate, {"advantage": drawn.expect(advantage.abs())})
+    surrogate, value = drawn.expect(reward + advantage * log_prob), drawn.expect(reward)
+    if hasattr(baseline, "fit"):
+        surrogate = surrogate + baseline.fit(latent, value.detach())
+    return Estimate(value, surrogate, {"advantage": drawn.expect(advantage.abs())})
 
 
 @dataclass(frozen=True)
@@ -99,6 +112,7 @@ class Pathwise:
     n: int = 1
 
     families = ("dirichlet", "logistic-normal")
+    takes_draws = False
 
     def __call__(self, latent: Latent[Any], over: Dirichlet | LogisticNormal) -> Estimate:
         value = latent.mean_log_likelihood(over.rsample(self.n))
@@ -119,6 +133,7 @@ class GumbelSoftmax:
     straight_through: bool = False
 
     families = ("categorical",)
+    takes_draws = False
 
     def __call__(self, latent: Latent[Any], over: Categorical) -> Estimate:
         z = over.relaxed_sample(self.n, self.temperature, straight_through=self.straight_through)

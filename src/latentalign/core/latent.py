@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -40,13 +41,27 @@ class Latent(Generic[D]):
         return alignments.expect(self.log_likelihood(alignments))
 
     def require_inferred(self, who: str) -> D:
-        """q, or an error that says how to get one."""
+        """q, or an error that says how to get one, or in what it does not go with the prior."""
         if self.inferred is None:
             raise ValueError(
                 f"{who} needs a model with an inference network: pass `inferred` to Latent "
                 f"(in a recipe, set inference.kind)"
             )
-        return self.inferred
+        prior, inferred = self.prior, self.inferred
+        if not isinstance(inferred, type(prior)):
+            raise TypeError(
+                f"{who} needs prior and q of one family, got {type(prior).__name__} and {type(inferred).__name__}"
+            )
+        if inferred.mask.shape != prior.mask.shape:
+            raise ValueError(
+                f"{who} needs prior and q of one shape (*batch, T), got {tuple(prior.mask.shape)} and "
+                f"{tuple(inferred.mask.shape)}"
+            )
+        # A density over other members than the prior's has no divergence from it; a Categorical's is +inf.
+        relaxed = not isinstance(prior, Categorical) and not torch.compiler.is_compiling()
+        if relaxed and not torch.equal(inferred.mask, prior.mask):
+            raise ValueError(f"{who} needs prior and q over the same members: build both with one mask")
+        return inferred
 
     def categorical(self, who: str) -> Latent[Categorical]:
         """Itself, or an error when its alignments are not discrete."""

@@ -60,7 +60,8 @@ class RWS:
         s = draw(latent, "rws", self.n, draws)
         log_weight = s.log_weight.detach()
         share = masked_log_softmax(log_weight, s.drawn.present).exp().detach()
-        surrogate = (share * (s.log_prior + s.log_likelihood + s.log_inferred)).sum(-1)
+        each = share * (s.log_prior + s.log_likelihood + s.log_inferred)
+        surrogate = each.masked_fill(share == 0, 0.0).sum(-1)  # 0 * -inf where the prior has no mass
         return Estimate(s.bound(), surrogate, {"effective_samples": effective(share)})
 
 
@@ -85,21 +86,33 @@ class VIMCO:
     predict = "exact"
 
     def __post_init__(self) -> None:
-        if self.n < 2:
-            raise ValueError(f"vimco needs n >= 2 samples for its leave-one-out signal, got {self.n}")
+        require_two(self.n)
 
     def __call__(self, latent: Latent[Any], draws: Int[Tensor, "*batch n"] | None = None) -> Estimate:
         s = draw(latent, "vimco", self.n, draws)
+        require_two(s.drawn.index.shape[-1])
         bound = s.bound()
         signal = (bound.unsqueeze(-1) - self.without_each(s.log_weight)).detach()
-        signal = signal.masked_fill(~s.drawn.present, 0.0)
+        # A bound of -inf is constant around here, as the divergence then is: nothing to learn from.
+        signal = signal.masked_fill(~s.drawn.present | (bound == NEG_INF).unsqueeze(-1), 0.0)
         return Estimate(bound, bound + (signal * s.log_inferred).sum(-1), {"signal": signal.abs().mean(-1)})
 
     def without_each(self, log_weight: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
-        """The bound with each draw's weight replaced by the geometric mean of the others'."""
+        """The bound with each draw's weight replaced by the geometric mean of the others'.
+
+        Weights of zero are left out of the mean; 0, which is as unbiased, where all the others are zero.
+        """
         n = log_weight.shape[-1]
-        others = ~torch.eye(n, dtype=torch.bool, device=log_weight.device)
-        grid = log_weight.unsqueeze(-2).expand(*log_weight.shape, n)
-        mean = (log_weight.sum(-1, keepdim=True) - log_weight) / (n - 1)
-        rest = log_sum_exp(grid.masked_fill(~others, NEG_INF))
-        return torch.logaddexp(rest, mean) - math.log(n)
+        possible = log_weight != NEG_INF
+        log_weight = log_weight.masked_fill(~possible, 0.0)
+        count = possible.sum(-1, keepdim=True) - possible.long()
+        mean = (log_weight.sum(-1, keepdim=True) - log_weight) / count.clamp_min(1)
+        others = ~torch.eye(n, dtype=torch.bool, device=log_weight.device) & possible.unsqueeze(-2)
+        rest = log_sum_exp(log_weight.unsqueeze(-2).expand(others.shape).masked_fill(~others, NEG_INF))
+        return (torch.logaddexp(rest, mean) - math.log(n)).masked_fill(count == 0, 0.0)
+
+
+def require_two(n: int) -> None:
+    """Raise unless there is another draw to compare each with."""
+    if n < 2:
+        raise ValueError(f"vimco needs n >= 2 samples for its leave-one-out signal, got {n}")

@@ -7,6 +7,21 @@ from torch import Tensor
 NEG_INF = float("-inf")
 
 
+def at_least_float32(value: Tensor) -> Tensor:
+    """The same numbers, in float32 where they came in 16 bits."""
+    return value.float() if value.dtype in (torch.bfloat16, torch.float16) else value
+
+
+def in_float64(value: Tensor) -> Tensor:
+    """The same numbers in float64, where the device has it."""
+    return value if value.device.type == "mps" else value.double()
+
+
+def flat_rows(value: Float[Tensor, "*batch D"]) -> Float[Tensor, "n D"]:
+    """All leading dimensions as one (of size 1 where there are none)."""
+    return value.reshape(value.shape[:-1].numel(), value.shape[-1])
+
+
 def log_sum_exp(value: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch"]:
     """log sum_k exp(v_k); a row of nothing but -inf gives -inf with zero gradient, never NaN."""
     peak = value.detach().amax(-1, keepdim=True)

@@ -73,12 +73,13 @@ class Hard:
     """E_p[log f(x, z)], the Jensen bound (hard attention; Xu et al. 2015)."""
 
     expectation: Any
-    family: str = "categorical"
+    family: str = ""
+    """A key of FAMILIES; when empty, the first that the expectation works with."""
 
     needs_inferred = False
 
     def __post_init__(self) -> None:
-        check_family("Hard", self.expectation, self.family)
+        object.__setattr__(self, "family", resolve_family("Hard", self.expectation, self.family))
 
     @property
     def predict(self) -> str:
@@ -94,13 +95,14 @@ class Variational:
     """E_q[log f(x, z)] - KL[q || p], the ELBO; `value` is the bound, `kl_weight` acts on the gradient alone."""
 
     expectation: Any
-    family: str = "categorical"
+    family: str = ""
+    """A key of FAMILIES; when empty, the first that the expectation works with."""
     kl_weight: float = 1.0
 
     needs_inferred = True
 
     def __post_init__(self) -> None:
-        check_family("Variational", self.expectation, self.family)
+        object.__setattr__(self, "family", resolve_family("Variational", self.expectation, self.family))
 
     @property
     def predict(self) -> str:
@@ -112,24 +114,30 @@ class Variational:
         fit = with_draws(self.expectation, latent, inferred, draws)
         kl = inferred.kl(latent.prior)
         terms = {**fit.terms, "log_likelihood": fit.value, "kl": kl}
-        return Estimate(fit.value - kl, fit.surrogate - self.kl_weight * kl, terms)
+        # An infinite divergence of weight zero counts nothing, and 0 * inf is NaN.
+        surrogate = fit.surrogate - self.kl_weight * kl if self.kl_weight else fit.surrogate
+        return Estimate(fit.value - kl, surrogate, terms)
 
 
 def with_draws(expectation: Any, latent: Latent[Any], over: Any, draws: Tensor | None) -> Estimate:
     """The expectation, with its draws when they are given."""
+    if draws is not None and not getattr(expectation, "takes_draws", True):
+        raise TypeError(f"{type(expectation).__name__} samples no members, so it takes no draws")
     estimate: Estimate = expectation(latent, over) if draws is None else expectation(latent, over, draws)
     return estimate
 
 
-def check_family(who: str, expectation: Any, family: str) -> None:
-    """Raise when an expectation cannot be taken under a family."""
+def resolve_family(who: str, expectation: Any, family: str) -> str:
+    """The family, or the expectation's first when it is empty; an error when the two do not go together."""
+    known: tuple[str, ...] = getattr(expectation, "families", tuple(FAMILIES))
+    family = family or known[0]
     if family not in FAMILIES:
         raise ValueError(f"unknown family {family!r}; choose one of {', '.join(FAMILIES)}")
-    known = getattr(expectation, "families", tuple(FAMILIES))
     if family not in known:
         raise ValueError(
             f"{who}({type(expectation).__name__}) works with the families {', '.join(known)}, got {family!r}"
         )
+    return family
 
 
 def check_latent(who: str, latent: Latent[Any], family: str) -> None:

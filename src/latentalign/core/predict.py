@@ -110,7 +110,7 @@ def certified_marginal(latent: Latent[Any], tolerance: float) -> Certified:
     prior = latent.categorical("the certified marginal").prior
     log_prob, order = prior.log_probs.sort(dim=-1, descending=True)
     # Mass of the members from rank k on, summed from the small end so that tails keep their digits.
-    log_tail = log_prob.detach().exp().flip(-1).cumsum(-1).flip(-1).log()
+    log_tail = log_prob.detach().flip(-1).logcumsumexp(-1).flip(-1).masked_fill(log_prob == NEG_INF, NEG_INF)
     log_tolerance = math.log(tolerance) if tolerance else NEG_INF
     joint: list[Tensor] = []
     visited = torch.zeros_like(order[..., 0])

@@ -1,4 +1,8 @@
-"""Scores of every member of the source for every query: a(x, x~)."""
+"""Scores of every member of the source for every query: a(x, x~).
+
+Members and queries that are padding must hold finite numbers here, zeros for instance: their scores are masked
+afterwards, but a gradient of zero times NaN is NaN. `LatentAttention` puts zeros there itself.
+"""
 
 from __future__ import annotations
 

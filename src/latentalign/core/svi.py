@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from latentalign.core.distributions import Categorical
+from latentalign.core.distributions import Categorical, require_count
 from latentalign.core.latent import Estimate, Latent
 
 
@@ -32,6 +32,11 @@ class SVI:
     family = "categorical"
     predict = "exact"
 
+    def __post_init__(self) -> None:
+        if self.steps < 0:
+            raise ValueError(f"{self.name} needs steps >= 0 of refinement, got {self.steps}")
+        require_count("n", self.n)
+
     @property
     def needs_inferred(self) -> bool:
         return self.amortized
@@ -45,7 +50,7 @@ class SVI:
         drawn = refined.sample(self.n)
         reward = drawn.expect(latent.log_likelihood(drawn))
         kl = refined.kl(latent.prior)
-        surrogate = reward - self.kl_weight * kl
+        surrogate = reward - self.kl_weight * kl if self.kl_weight else reward
         terms = {"kl": kl, "log_likelihood": reward}
         if self.amortized:
             terms["amortization"] = refined.kl(latent.require_inferred(self.name))
@@ -71,7 +76,7 @@ class SVI:
         """The ELBO's gradient by q's scores from n draws, E[(r - B)(z - q)] minus the KL's own."""
         drawn = q.sample(self.n)
         advantage = (latent.log_likelihood(drawn) - baseline) * drawn.log_weight.exp()
-        towards = torch.zeros_like(q.log_probs).scatter_add(-1, drawn.index, advantage)
+        towards = torch.zeros_like(q.log_probs).scatter_add(-1, drawn.index, advantage.to(q.log_probs.dtype))
         likelihood: Tensor = towards - q.mean * advantage.sum(-1, keepdim=True)
         ratio = (q.log_probs - latent.prior.log_probs).masked_fill(~q.mask, 0.0)
         divergence: Tensor = q.mean * (ratio - q.kl(latent.prior).unsqueeze(-1))

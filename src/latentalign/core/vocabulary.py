@@ -13,14 +13,13 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from latentalign.core.numerics import at_least_float32
 
 
 def logits_of(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """h W' + b, accumulated in float32 at least."""
-    product = hidden @ weight.to(hidden.dtype).t()
-    if product.dtype in (torch.bfloat16, torch.float16):
-        product = product.float()
+    """h W' + b in the precision of h, then in float32 at least."""
+    product = at_least_float32(hidden @ weight.to(hidden.dtype).t())
     return product if bias is None else product.add_(bias)
 
 
@@ -47,8 +46,8 @@ class Gradients:
 
     def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         self.hidden = torch.empty_like(hidden)
-        self.weight = torch.zeros_like(weight)
-        self.bias = None if bias is None else torch.zeros_like(bias)
+        self.weight = torch.zeros_like(at_least_float32(weight))
+        self.bias = None if bias is None else torch.zeros_like(at_least_float32(bias))
 
     def add(
         self,
@@ -77,6 +76,20 @@ def chunks(n: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
+def no_autocast(hidden: Tensor) -> torch.autocast:
+    """What precision is used is settled by what comes in, the same forward and backward."""
+    return torch.autocast(hidden.device.type, enabled=False)
+
+
+def refuse_second_derivatives() -> None:
+    """Raise in a backward pass of create_graph=True, whose result would look constant to a second one."""
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        raise RuntimeError(
+            "fused emission has no second derivatives (create_graph=True); use the head's own logits, "
+            "for p(y | x, x~, z) as a function of z latentalign.dense_probability"
+        )
+
+
 class LinearLogProb(torch.autograd.Function):
     """log softmax(h W' + b)[y] per row; the backward pass forms each chunk's logits again."""
 
@@ -90,17 +103,18 @@ class LinearLogProb(torch.autograd.Function):
             target_only(logits_of(hidden[rows], weight, bias), target[rows])
             for rows in chunks(len(target), ctx.rows)
         ]
-        return torch.cat(out) if out else hidden.new_zeros(0)
+        return torch.cat(out) if out else at_least_float32(hidden.new_zeros(0))
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivatives()
         hidden, weight, bias, target = ctx.saved_tensors
         sums = Gradients(hidden, weight, bias)
         for rows in chunks(len(target), ctx.rows):
             logits = logits_of(hidden[rows], weight, bias)
             softmax_(logits, target[rows])
             sums.add(rows, logits, target[rows], grad[rows].to(logits.dtype), hidden, weight)
+            del logits  # before the next chunk's exist
         return sums.hidden, sums.weight, sums.bias, None, None
 
 
@@ -122,12 +136,14 @@ class FusedAverage(torch.autograd.Function):
         log_weight: Tensor,
         target: Tensor,
         owner: Tensor,
+        differentiate: bool,
         starts: list[int],
         marginal: bool,
     ) -> Tensor:
         """Rows are sorted by query: `owner` is each row's query; `starts` cuts them at query borders."""
         queries = int(owner[-1]) + 1 if len(owner) else 0
-        sums = Gradients(hidden, weight, bias) if any(ctx.needs_input_grad[:4]) else None
+        differentiate = differentiate and any(ctx.needs_input_grad[:4])
+        sums = Gradients(hidden, weight, bias) if differentiate else None
         value = log_weight.new_zeros(queries)
         factor, slope = torch.empty_like(log_weight), torch.empty_like(log_weight)
         for start, stop in pairwise(starts):
@@ -142,6 +158,7 @@ class FusedAverage(torch.autograd.Function):
             )
             if sums:
                 sums.add(rows, logits, target[rows], factor[rows].to(logits.dtype), hidden, weight)
+            del logits  # before the next chunk's exist
         if sums:
             ctx.save_for_backward(
                 hidden, weight, bias, target, owner, factor, slope, sums.hidden, sums.weight, sums.bias
@@ -150,8 +167,8 @@ class FusedAverage(torch.autograd.Function):
         return value
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivatives()
         hidden, weight, bias, target, owner, factor, slope, d_hidden, d_weight, d_bias = ctx.saved_tensors
         each = grad[owner]
         d_hidden = d_hidden * each.unsqueeze(1).to(d_hidden.dtype)
@@ -167,8 +184,9 @@ class FusedAverage(torch.autograd.Function):
                 logits = logits_of(hidden[rows], weight, bias)
                 softmax_(logits, target[rows])
                 again.add(rows, logits, target[rows], (factor * each)[rows].to(logits.dtype), hidden, weight)
+                del logits
             d_weight, d_bias = again.weight, again.bias
-        return d_hidden, d_weight, d_bias, d_log_weight, None, None, None, None
+        return d_hidden, d_weight, d_bias, d_log_weight, None, None, None, None, None
 
 
 Average = tuple[Tensor, Tensor, Tensor]
@@ -189,7 +207,8 @@ def log_average(log_weight: Tensor, log_p: Tensor, owner: Tensor, queries: int) 
 def mean_average(log_weight: Tensor, log_p: Tensor, owner: Tensor, queries: int) -> Average:
     """sum_k w_k log p_k."""
     weight = log_weight.exp()
-    return log_p.new_zeros(queries).index_add(0, owner, weight * log_p), weight, weight * log_p
+    each = (weight * log_p).masked_fill(weight == 0, 0.0)
+    return log_p.new_zeros(queries).index_add(0, owner, each), weight, each
 
 
 def linear_log_prob(
@@ -201,7 +220,8 @@ def linear_log_prob(
     max_logits: int,
 ) -> Float[Tensor, "N"]:
     """log softmax(h W' + b)[y] of every row, at most `max_logits` logits alive at once."""
-    log_p: Tensor = LinearLogProb.apply(hidden, weight, bias, target, max_logits)  # type: ignore[no-untyped-call]
+    with no_autocast(hidden):
+        log_p: Tensor = LinearLogProb.apply(hidden, weight, bias, target, max_logits)  # type: ignore[no-untyped-call]
     return log_p
 
 
@@ -217,7 +237,10 @@ def fused_average(
     marginal: bool,
 ) -> Float[Tensor, "Q"]:
     """log sum_k w_k p_k (`marginal`) or sum_k w_k log p_k per owner, in one pass over the logits."""
-    value: Tensor = FusedAverage.apply(  # type: ignore[no-untyped-call]
-        hidden, weight, bias, log_weight, target, owner, starts, marginal
-    )
+    log_weight = log_weight.to(torch.promote_types(log_weight.dtype, at_least_float32(hidden[:0]).dtype))
+    differentiate = torch.is_grad_enabled()  # inside a Function it never is
+    with no_autocast(hidden):
+        value: Tensor = FusedAverage.apply(  # type: ignore[no-untyped-call]
+            hidden, weight, bias, log_weight, target, owner, differentiate, starts, marginal
+        )
     return value

@@ -92,6 +92,7 @@ class LatentAttention(nn.Module):
         max_logits: int = MAX_LOGITS,
     ) -> None:
         super().__init__()
+        self.query_dim, self.memory_dim = query_dim, memory_dim
         self.prior = AlignmentScores(query_dim, memory_dim, hidden=hidden, score=score, family=family)
         self.head = (
             MLPHead(query_dim, memory_dim, outputs, hidden=hidden, dropout=dropout) if head is None else head
@@ -117,6 +118,10 @@ class LatentAttention(nn.Module):
     ) -> EmissionLatent[Any]:
         """The latent choice of every query, with q from the posterior network unless one is given."""
         query, memory, mask = self.prepare(query, memory, key_padding_mask, query_padding_mask)
+        if target.shape != query.shape[:-1]:
+            raise ValueError(
+                f"target must have one output for every query, {tuple(query.shape[:-1])}, got {tuple(target.shape)}"
+            )
         exists = mask.any(-1)
         if inferred is None and self.posterior is not None:
             seen = target.masked_fill(~exists, 0)
@@ -145,9 +150,8 @@ class LatentAttention(nn.Module):
         alignments = parse_predict(how)(self.prior(query, memory, mask))
         return predictive_log_prob(self.head, query, memory, alignments, max_logits=self.max_logits)
 
-    @staticmethod
     def prepare(
-        query: Tensor, memory: Tensor, key_padding: Tensor | None, query_padding: Tensor | None
+        self, query: Tensor, memory: Tensor, key_padding: Tensor | None, query_padding: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Query and memory with zeros for padding, memory broadcast over queries, and the mask (*batch, T)."""
         batch = query.shape[:-1]
@@ -156,6 +160,13 @@ class LatentAttention(nn.Module):
                 f"query must be (B, Dq) or (B, S, Dq) and memory (B, T, D) with the same B, got "
                 f"{tuple(query.shape)} and {tuple(memory.shape)}"
             )
+        if (query.shape[-1], memory.shape[-1]) != (self.query_dim, self.memory_dim):
+            raise ValueError(
+                f"this attention was built for query_dim = {self.query_dim} and memory_dim = {self.memory_dim}, "
+                f"got query {tuple(query.shape)} and memory {tuple(memory.shape)}"
+            )
+        check_padding("key_padding_mask", key_padding, memory.shape[:2])
+        check_padding("query_padding_mask", query_padding, batch)
         exists = torch.ones(memory.shape[:2], dtype=torch.bool, device=memory.device)
         if key_padding is not None:
             exists = ~key_padding
@@ -165,6 +176,14 @@ class LatentAttention(nn.Module):
             memory, exists = memory.unsqueeze(1), exists.unsqueeze(1)
         mask = exists.expand(*batch, memory.shape[-2])
         if query_padding is not None:
-            query = query.masked_fill(query_padding.unsqueeze(-1), 0.0)
             mask = mask & ~query_padding.unsqueeze(-1)
-        return query, memory, mask
+        return query.masked_fill(~mask.any(-1, keepdim=True), 0.0), memory, mask
+
+
+def check_padding(name: str, padding: Tensor | None, shape: torch.Size) -> None:
+    """Raise unless a mask, where there is one, is boolean and of the given shape."""
+    if padding is not None and (padding.dtype != torch.bool or padding.shape != shape):
+        raise ValueError(
+            f"{name} must be boolean, True where there is padding, and of shape {tuple(shape)}, "
+            f"got {padding.dtype} of shape {tuple(padding.shape)}"
+        )

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from latentalign.core.emission import FactoredHead
+from latentalign.core.factored import FactoredHead
 
 
 class MLPHead(FactoredHead):

@@ -119,6 +119,7 @@ class Trainer:
             task.module.parameters(), lr=config.learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True
         )
         self.stop_asked = False
+        self.validated_at = -1
 
     # -- state ------------------------------------------------------------------------------------
 
@@ -154,6 +155,8 @@ class Trainer:
         self.schedule = Schedule(**loaded.documents["schedule"])
         checkpoint.restore_random_state(loaded.tensors["random"])
         self.run.rewind(self.position.step)
+        if any(r["kind"] == "validation" and r["step"] == self.position.step for r in self.run.history()):
+            self.validated_at = self.position.step
 
     # -- training ---------------------------------------------------------------------------------
 
@@ -167,9 +170,11 @@ class Trainer:
                     if self.config.validate_steps is None and not self.cut_short:
                         self.validate(progress)
                         self.save()
-            if math.isinf(self.schedule.best_ppl):  # ended before the first validation was due
-                self.validate(None)
+            if self.validated_at != self.position.step:
+                # Cut short between validations: the checkpoint is that of a run that goes on undisturbed,
+                # the measurement is for the reader of this one.
                 self.save()
+                self.validate(None)
         finally:
             signal.signal(signal.SIGTERM, before)
         return self.schedule
@@ -278,6 +283,9 @@ class Trainer:
         with torch.no_grad():
             measured = self.task.validate()
         checkpoint.restore_random_state(random)
+        self.validated_at = self.position.step
+        if any(math.isnan(x) for x in measured.values()):
+            raise DivergedError(f"validation after step {self.position.step} is not a number: {measured}")
         better = self.schedule.validated(measured["bound"], measured["ppl"])
         record = {"kind": "validation", **self.where(), **measured, "best": better}
         self.run.log({**record, "next_learning_rate": self.schedule.learning_rate})

@@ -80,9 +80,9 @@ class ClauseAuthor(PhraseAuthor):
     def subject(self, verb: Verb, *, alone: bool) -> Nominal:
         """A subject that suits the verb; he, she and they only in a clause that stands alone."""
         tags = verb.subjects
-        if "P" in tags and verb.frame != "noun" and self.chance(0.14):
+        if "P" in tags and verb.frame != "noun" and self.chance(0.12):
             return Pronoun(self.pick(("I", "he", "she", "we", "they") if alone else ("I", "we")), "P")
-        people = "P" in tags and self.chance(0.12)
+        people = "P" in tags and self.chance(0.09)
         if overlap("PKA", tags) and self.chance(0.1):
             return self.both("".join(tag for tag in "PKA" if tag in tags))
         # An owner in the genitive before a dative would read like one more dative.
@@ -283,7 +283,7 @@ class ClauseAuthor(PhraseAuthor):
         ):
             options[clause.dative] = 0.5
         if clause.verb.frame == "acc" and not (clause.time or clause.adverb) and self.frontable(clause):
-            options[clause.accusative] = 0.2
+            options[clause.accusative] = 0.5
         clause.first = next((node for node, weight in options.items() if self.chance(weight)), clause.subject)
 
     def frontable(self, clause: Clause) -> bool:

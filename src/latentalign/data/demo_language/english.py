@@ -187,7 +187,8 @@ def english(sentence: Sentence, choices: Choices) -> list[Word]:
         joint = []
     if sentence.subordinate_first and (sentence.tied or choices.either(0.7)):
         return _articles([*joint, *second, comma, *words, end])
-    commas = [comma] if sentence.joint.idiom.german[0] == "aber" else []
+    # A comma belongs to ", but" as much as to the German comma.
+    commas = [Word(",", comma.sure, joint[0].sure)] if sentence.joint.idiom.german[0] == "aber" else []
     return _articles([*words, *commas, *joint, *second, end])
 
 

@@ -146,7 +146,8 @@ class VerbGroup:
 
     def _do(self, tense: str, *keys: Key) -> Word:
         text = "did" if tense == PAST else inflect("do", PRESENT, self.person)
-        return Word(text, keys, () if keys else (self.denial or self.stem,))
+        unclear = (self.denial,) if self.denial else () if keys else (self.stem,)
+        return Word(text, keys, unclear)
 
     def _progressive(self) -> bool:
         """Whether the action is under way: adverbs and states decide, else chance does."""

@@ -233,6 +233,7 @@ VERBS = verbs("""
         tanzen tanze tanzt getanzt | dance | PKA |
         schnarchen schnarche schnarcht geschnarcht | snore | PA |
         spielen spiele spielt gespielt | play | KA |
+        warten warte wartet gewartet | wait | PK |
         ein+schlafen schlafe schläft geschlafen | fall asleep | PKA | | ab
         auf+wachen wache wacht gewacht | wake up | PKA | | ab
         fern+sehen sehe sieht gesehen | watch TV | PKA |
@@ -302,6 +303,7 @@ VERBS = verbs("""
         denken denke denkt gedacht | think of/think about | PK | an 1:PKFA |
         träumen träume träumt geträumt | dream of/dream about | PKA | von 2:PFA |
         sprechen spreche spricht gesprochen | talk to/speak with | P | mit 2:PKA |
+        sprechen spreche spricht gesprochen | talk about/speak about | P | über 1:PKAQ |
         lachen lache lacht gelacht | laugh at/laugh about | PK | über 1:PKe |
         riechen rieche riecht gerochen | smell of/smell like | PA | nach 2:m | S
         Angst+haben habe hat - | be afraid of | PKA | vor 2:PAM | Shn
@@ -362,9 +364,10 @@ TIMES = idioms("""
         am Wochenende > on0 the0 weekend1 | q
         jeden Tag > every0 day1 | ph
         gestern > yesterday0 | q
-        gestern Abend > last0 night1 / yesterday0 evening1 | q
+        gestern Abend > yesterday0 evening1 | q
         heute Morgen > this0 morning1 | q
         letzte Woche > last0 week1 | q
+        nächste Woche > next0 week1 | f
         morgen > tomorrow0 | f
         bald > soon0 | f
         """)
@@ -395,7 +398,7 @@ AT_REST = idioms("""
 IN_MOTION = idioms("""
         nach Hause > home01 | fg
         ins Bett > to0 bed1 | w
-        zur Schule > to0 school1 | fg
+        in die Schule > to0 school2 | fg
         nach Wien > to0 Vienna1 | f
         nach Berlin > to0 Berlin1 | f
         """)

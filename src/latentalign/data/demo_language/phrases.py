@@ -115,7 +115,7 @@ class PhraseAuthor:
         """Another one of the subject's kind: an old pirate and a young pirate, Anna's dog and the queen's dog."""
         if not isinstance(subject, Phrase) or subject.plural or subject.determiner not in {"the", "a"}:
             return None
-        if not overlap(subject.noun.tags, tags) or subject.noun.mass or self.chance(0.45):
+        if not overlap(subject.noun.tags, tags) or subject.noun.mass or self.chance(0.35):
             return None
         other = Phrase(subject.noun, False, subject.determiner)
         if overlap(subject.noun.tags, "KA") and subject.determiner == "the" and not subject.adjective:

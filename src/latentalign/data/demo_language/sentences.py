@@ -39,11 +39,11 @@ class Author(ClauseAuthor):
     def sentence(self) -> Sentence:
         """A sentence of any kind."""
         kinds = {
-            self.simple: 36,
+            self.simple: 33,
             self.joined: 17,
             self.reported: 8,
             self.coordinated: 12,
-            self.mirrored: 27,
+            self.mirrored: 30,
             self.asked: 7,
         }
         return settle(self.weighted(kinds)())
@@ -65,8 +65,8 @@ class Author(ClauseAuthor):
         phrase = Phrase(self.noun("PKA"), False, "the")
         while phrase.relative is None:
             self.relative(phrase)
-        this = Pronoun("this", "P")
-        return Sentence(Clause(verb, this, predicate=phrase, first=this))
+        this, tense = Pronoun("this", "P"), Tense.PAST if self.chance(0.35) else Tense.PRESENT
+        return Sentence(Clause(verb, this, tense, predicate=phrase, first=this))
 
     def describe(self, clause: Clause) -> None:
         """Adds a relative clause to the subject or to the object if it can take one."""
@@ -135,7 +135,7 @@ class Author(ClauseAuthor):
         tags = "".join(tag for tag in "PKA" if tag in verb.subjects and tag in verb.objects)
         one, two = self.partner(tags), self.partner(tags)
         others = [v for v in mutual_verbs() if tense in tenses_of(v) and suits(v, two, one)]
-        answer = self.pick(others) if others and self.chance(0.3) else verb
+        answer = self.pick(others) if others and self.chance(0.2) else verb
         first = self.roles(verb, one, two, tense=tense)
         second = self.roles(answer, self.repeated(two), self.repeated(one), tense=tense)
         second.negated = answer is verb and joint.german[0] in {"aber", "obwohl"} and "n" not in verb.flags
@@ -147,7 +147,7 @@ class Author(ClauseAuthor):
 
     def partner(self, tags: str) -> Phrase:
         """Somebody who can do to another what is done to them."""
-        phrase = self.phrase("N" if "P" in tags and self.chance(0.12) else tags, plain=True)
+        phrase = self.phrase("N" if "P" in tags and self.chance(0.08) else tags, plain=True)
         kept = phrase.determiner in {"a", "my"} and not phrase.plural
         phrase.determiner = phrase.determiner if kept or "N" in phrase.noun.tags else "the"
         return phrase

@@ -1,0 +1,50 @@
+"""Heads that say which part of their hidden layer depends on memory and which on the query."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TypeGuard
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class FactoredHead(nn.Module, ABC):
+    """A head that says which part depends on memory, which on the query, and ends in a linear layer.
+
+    Emission then computes the first once per source position, the second once per query, and the linear
+    layer together with its softmax without keeping logits.
+    """
+
+    output: nn.Linear
+
+    @abstractmethod
+    def memory_part(self, context: Float[Tensor, "*n D"]) -> Float[Tensor, "*n H"]:
+        """The share of the hidden layer that depends on the source alone."""
+
+    @abstractmethod
+    def query_part(self, query: Float[Tensor, "*n Dq"]) -> Float[Tensor, "*n H"]:
+        """The share of the hidden layer that depends on the query alone."""
+
+    @abstractmethod
+    def hidden(
+        self, query_part: Float[Tensor, "*n H"], memory_part: Float[Tensor, "*n H"]
+    ) -> Float[Tensor, "*n H"]:
+        """The input of the last layer, from both parts."""
+
+    def forward(self, query: Float[Tensor, "*n Dq"], context: Float[Tensor, "*n D"]) -> Float[Tensor, "*n V"]:
+        """Logits of every output."""
+        logits: Tensor = self.output(self.hidden(self.query_part(query), self.memory_part(context)))
+        return logits
+
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def is_factored(emit: object) -> TypeGuard[FactoredHead]:
+    """Whether a head is its parts and a plain linear layer and nothing else: the fast path calls neither whole."""
+    if not isinstance(emit, FactoredHead) or type(emit.output) is not nn.Linear:
+        return False
+    if type(emit).forward is not FactoredHead.forward:
+        return False
+    return not any("forward" in vars(m) or any(vars(m)[h] for h in HOOKS) for m in (emit, emit.output))

@@ -1,0 +1,55 @@
+"""Translation: scores are the model's own, batching never matters, N lines in are N lines out."""
+
+import random
+
+import pytest
+import torch
+
+from latentalign import parse_predict
+from latentalign.core.predict import log_predictive
+from latentalign.nmt.decode import Translator, pair_batch
+from latentalign.nmt.translate import Settings, output_alignments, translate_lines
+from latentalign.search import BeamSearch
+from latentalign.textfiles import read_lines
+
+
+@pytest.fixture
+def lines(demo_files):
+    return [*read_lines(demo_files / "test.de")][:24]
+
+
+@pytest.mark.parametrize("how", ["exact", "kmax:2", "soft"])
+def test_unpenalised_scores_are_the_models_own_log_probability(trained, lines, how):
+    predict = parse_predict(how)
+    sources = [e.ids for e in trained.tokenizer.encode_source_batch(lines[:8])]
+    found = Translator(trained.model, BeamSearch(beam=4, length_penalty=0.0, nbest=2), predict)(sources)
+    for source, hypotheses in zip(sources, found, strict=True):
+        for h in hypotheses:
+            batch = pair_batch([source], [list(h.tokens[:-1])])
+            with torch.no_grad():
+                own = log_predictive(trained.model.latent(batch), predict).sum()
+            assert h.log_prob == pytest.approx(float(own), abs=1e-5)
+            assert h.score == pytest.approx(h.log_prob)
+
+
+def test_batch_size_and_order_give_the_same_text(trained, lines):
+    lines = [*lines[:10], "", *lines[10:], "   "]
+    expected = [out[0].text for out in translate_lines(trained, lines, Settings(beam=3))]
+    assert len(expected) == len(lines)
+    assert expected[10] == expected[-1] == ""
+    for size in (1, 60, 100_000):
+        again = [out[0].text for out in translate_lines(trained, lines, Settings(beam=3, batch_tokens=size))]
+        assert again == expected
+    order = list(range(len(lines)))
+    random.Random(0).shuffle(order)
+    shuffled = [out[0].text for out in translate_lines(trained, [lines[i] for i in order], Settings(beam=3))]
+    assert shuffled == [expected[i] for i in order]
+
+
+def test_alignments_of_outputs_are_distributions_over_source_words(trained, lines):
+    outputs = [out[0] for out in translate_lines(trained, lines[:5], Settings(beam=2))]
+    for line, output, found in zip(
+        lines, outputs, output_alignments(trained, lines[:5], outputs), strict=False
+    ):
+        assert found.probability.shape == (len(output.text.split()), len(line.split()))
+        assert found.probability.sum(1) == pytest.approx(1.0)

@@ -1,0 +1,127 @@
+"""Every objective trains; runs are complete, resumable and never overwritten unasked."""
+
+import dataclasses
+import json
+import math
+import shutil
+
+import pytest
+import torch
+
+from conftest import tiny
+from latentalign import OBJECTIVES
+from latentalign.errors import CheckpointError, DivergedError, InputError
+from latentalign.nmt.task import LossModule, Trained, train
+from latentalign.training import checkpoint
+from latentalign.training.run import Run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(OBJECTIVES))
+def test_every_objective_lowers_its_own_bound_in_200_steps(name, demo_files, tmp_path):
+    config = tiny(
+        demo_files, name, "training.max_steps=200", "training.log_steps=20", "training.epochs=100",
+        "training.learning_rate=3e-3", "training.validate_steps=200",
+    )  # fmt: skip
+    result = train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    bounds = [r["bound"] for r in Run(tmp_path / "run").history() if r["kind"] == "training"]
+    assert all(math.isfinite(b) for b in bounds)
+    assert bounds[-1] < 0.5 * bounds[0]
+    assert math.isfinite(result["ppl"])
+
+
+def test_a_run_directory_is_complete(trained_run):
+    names = {p.name for p in trained_run.iterdir()}
+    assert {
+        "config.toml",
+        "tokenizer.json",
+        "model.safetensors",
+        "checkpoint",
+        "metrics.jsonl",
+        "card.json",
+    } <= names
+    card = json.loads((trained_run / "card.json").read_text())
+    assert card["objective"]["name"] == "variational-sample"
+    assert len(card["data"]["train"]["source"]) == 64
+
+
+def test_a_second_training_into_the_same_directory_is_refused(trained_run, demo_files):
+    with pytest.raises(InputError, match="--resume"):
+        train(tiny(demo_files, "soft"), Run(trained_run), resume=False, overwrite=False)
+
+
+def test_resuming_as_something_else_is_refused(trained_run, demo_files):
+    with pytest.raises(InputError, match="was begun with"):
+        train(tiny(demo_files, "soft"), Run(trained_run), resume=True, overwrite=False)
+
+
+@pytest.mark.parametrize("name", ["variational-sample", "hard-sample"])
+def test_resuming_gives_the_weights_of_an_undisturbed_run(name, demo_files, tmp_path):
+    options = ["training.learning_rate=1e-2"]
+    if name == "hard-sample":
+        options.append("objective.baseline=learned")
+    whole, cut = Run(tmp_path / "whole"), Run(tmp_path / "cut")
+    train(tiny(demo_files, name, "training.max_steps=12", *options), whole, resume=False, overwrite=False)
+    for steps, resume in ((5, False), (12, True)):
+        train(
+            tiny(demo_files, name, f"training.max_steps={steps}", *options),
+            cut,
+            resume=resume,
+            overwrite=False,
+        )
+    a, b = checkpoint.load(whole.checkpoint), checkpoint.load(cut.checkpoint)
+    for group in ("module", "optimizer"):
+        assert a.tensors[group].keys() == b.tensors[group].keys()
+        for key in a.tensors[group]:
+            assert torch.equal(a.tensors[group][key], b.tensors[group][key]), key
+
+
+def test_relaxed_starts_from_the_jensen_bound(demo_files, tmp_path):
+    config = tiny(
+        demo_files, "relaxed", "training.max_steps=3", "training.warm_start_epochs=1", "training.epochs=1"
+    )
+    train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    warm = Trained.load(tmp_path / "run" / "warm-start")
+    assert warm.config.objective.name == "relaxed-hard"
+
+
+def test_external_q_trains_from_a_pharaoh_file(demo_files, tmp_path):
+    for split in ("train", "valid"):
+        lines = (demo_files / f"{split}.gold").read_text().split("\n")[:-1]
+        plain = [" ".join(t for t in line.split() if "?" not in t) for line in lines]
+        (tmp_path / f"{split}.links").write_text("".join(f"{line}\n" for line in plain))
+    links = [f"data.{s}.links={tmp_path / f'{s}.links'}" for s in ("train", "valid")]
+    config = tiny(demo_files, "variational-enum", "inference.kind=external", "training.max_steps=5", *links)
+    train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    assert Trained.load(tmp_path / "run").model.inference is None
+    broken = tiny(demo_files, "variational-enum", "inference.kind=external")
+    with pytest.raises(InputError, match=r"needs data\.train\.links"):
+        train(broken, Run(tmp_path / "other"), resume=False, overwrite=False)
+
+
+def test_divergence_stops_before_the_update_and_names_the_lines(demo_files, tmp_path, monkeypatch):
+    calls = []
+    forward = LossModule.forward
+
+    def poisoned(self, batch):
+        sums = forward(self, batch)
+        calls.append(self.model.head.output.weight.detach().clone())
+        bad = dataclasses.replace(sums, surrogate=sums.surrogate * float("nan"))
+        return bad if len(calls) == 4 else sums
+
+    monkeypatch.setattr(LossModule, "forward", poisoned)
+    config = tiny(demo_files, "soft", "training.checkpoint_steps=1", "training.max_steps=40")
+    with pytest.raises(DivergedError, match=r"step 4: .*train\.de lines \d+"):
+        train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    kept = checkpoint.load(Run(tmp_path / "run").checkpoint).tensors["module"]["model.head.output.weight"]
+    assert torch.equal(kept, calls[-1])
+
+
+def test_a_tokenizer_that_does_not_belong_is_refused(trained_run, demo_files, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(trained_run, copy)
+    config = tiny(demo_files, "soft", "training.max_steps=1", "tokenizer.min_count=3")
+    train(config, Run(tmp_path / "other"), resume=False, overwrite=False)
+    shutil.copy(tmp_path / "other" / "tokenizer.json", copy / "tokenizer.json")
+    with pytest.raises(CheckpointError, match="tokenizer"):
+        Trained.load(copy)

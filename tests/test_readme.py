@@ -1,0 +1,80 @@
+"""The Python of the documentation runs, from the top of each page to its end; links lead somewhere."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from latentalign import OBJECTIVES
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page):
+    """(line, code) of every Python block; a block in a list is shifted to the margin."""
+    text = page.read_text(encoding="utf-8")
+    for found in re.finditer(r"^( *)```python\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL):
+        line = text[: found.start()].count("\n") + 1
+        yield line, re.sub(rf"^{found[1]}", "", found[2], flags=re.MULTILINE)
+
+
+def outside_of_blocks(page):
+    return re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if any(blocks(p))], ids=lambda p: p.name)
+def test_python_blocks_run_in_order(page):
+    known = dict(OBJECTIVES)
+    namespace = {"__name__": page.stem}
+    try:
+        for line, code in blocks(page):
+            exec(compile("\n" * line + code, str(page), "exec"), namespace)
+    finally:
+        OBJECTIVES.clear()
+        OBJECTIVES.update(known)
+
+
+def test_the_pages_that_promise_code_have_it():
+    counts = {page.name: len(list(blocks(page))) for page in PAGES}
+    assert counts["README.md"] >= 3
+    assert counts["CONTRIBUTING.md"] >= 2
+    assert counts["extending.md"] >= 9
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    prose = re.sub(r"`[^`\n]*`", "", outside_of_blocks(page))
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", prose):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_table_of_objectives_is_complete_and_truthful():
+    rows = re.findall(r"^\| `([\w-]+)` \|.*\| (yes|no) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert dict(rows) == {name: "yes" if make().needs_inferred else "no" for name, make in OBJECTIVES.items()}
+
+
+def test_code_named_by_the_pages_exists():
+    """Every `core/x.py` and every `function` with a file beside it in paper-to-code.md."""
+    for page in PAGES:
+        for path in re.findall(r"`((?:core|nn|nmt|training)/\w+\.py)`", outside_of_blocks(page)):
+            assert (ROOT / "src" / "latentalign" / path).exists(), f"{page.name} names {path}"
+    rows = re.findall(
+        r"^\|.*\| (.+?) \| `([\w/]+\.py)` \|$", (ROOT / "docs" / "paper-to-code.md").read_text(), re.MULTILINE
+    )
+    assert len(rows) > 30
+    for names, path in rows:
+        source = (ROOT / "src" / "latentalign" / path).read_text(encoding="utf-8")
+        for name in re.findall(r"`([A-Za-z_]\w*)", names):
+            assert re.search(rf"\b{name}\b", source), f"{path} has no {name}"
+
+
+def test_every_bug_of_the_list_can_still_be_planted_and_is_documented():
+    page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+    bugs = runpy.run_path(str(ROOT / "tests" / "planted_bugs.py"))["BUGS"]
+    assert len({bug.name for bug in bugs}) == len(bugs) >= 14
+    for bug in bugs:
+        assert bug.old in (ROOT / "src" / "latentalign" / bug.file).read_text(encoding="utf-8"), bug.name
+        assert f"| {bug.name} | `{bug.test}` | yes |" in page
