@@ -8,6 +8,7 @@ from latentalign import (
     Categorical,
     EmissionLatent,
     LinearHead,
+    dense_probability,
     empirical_curvature,
     soft_gap,
     softmax_curvature,
@@ -83,3 +84,37 @@ def test_the_gap_is_zero_where_there_is_one_member():
     assert (result.gap[single] < 1e-12).all()
     assert (result.tighter[single] < 1e-12).all()
     assert result.gap.flatten()[-1] == 0
+
+
+@pytest.mark.parametrize("batch", [(3,), (2, 3)])
+def test_the_dense_probability_is_the_models_and_has_its_hessian(batch):
+    p = problem(batch)
+    latent = p.latent()
+    g, z = dense_probability(latent), latent.prior.mean.detach()
+    exists = p.mask.any(-1)
+    torch.testing.assert_close(g(z)[exists], latent.soft().exp()[exists])
+    assert (g(z)[~exists] == 0).all()
+    norm = hessian_norm(g, z, p.mask, iterations=200)
+    memory = p.memory.expand(*batch, *p.memory.shape[-2:])
+    for at in exists.nonzero().tolist():
+        at, keep = tuple(at), p.mask[tuple(at)]
+
+        def alone(z, at=at, keep=keep):
+            return p.head(p.query[at], z @ memory[at][keep]).softmax(-1)[p.target[at]]
+
+        hessian = torch.autograd.functional.hessian(alone, z[at][keep])
+        torch.testing.assert_close(norm[at], torch.linalg.matrix_norm(hessian, 2), rtol=1e-3, atol=1e-6)
+
+
+def test_the_hessian_of_a_linear_function_is_zero():
+    at, mask = torch.rand(2, 3), torch.ones(2, 3).bool()
+    scale = torch.ones(2, 3, requires_grad=True)
+    assert hessian_norm(lambda z: z.sum(-1), at, mask, iterations=3).tolist() == [0, 0]
+    assert hessian_norm(lambda z: (scale * z).sum(-1), at, mask, iterations=3).tolist() == [0, 0]
+
+
+def test_the_proven_curvature_of_a_shared_source_is_that_of_its_copies():
+    weight, memory, mask = torch.randn(5, 3), torch.randn(2, 1, 4, 3), torch.rand(2, 6, 4) < 0.7
+    shared, copied = (softmax_curvature(weight, m, mask) for m in (memory, memory.expand(2, 6, 4, 3)))
+    assert shared.shape == (2, 6)
+    torch.testing.assert_close(shared, copied)

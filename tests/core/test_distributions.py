@@ -190,3 +190,58 @@ def test_extreme_scores_and_one_hot_priors_stay_finite(dtype):
     for grad in torch.autograd.grad(total, (a, b)):
         assert grad.isfinite().all()
     assert total.isfinite()
+
+
+def test_logistic_normal_density_of_two_members_is_the_gaussian_of_their_log_odds():
+    p = LogisticNormal.from_scores(
+        torch.tensor([0.3, -0.8, 5.0], dtype=torch.float64),
+        torch.tensor([True, True, False]),
+        scale_scores=torch.tensor([0.2, 1.1, 0.0], dtype=torch.float64),
+    )
+    spread = (p.scale[0] ** 2 + p.scale[1] ** 2).sqrt()
+    for first in (0.1, 0.5, 0.97):
+        z = torch.tensor([first, 1 - first, 0.0], dtype=torch.float64)
+        odds = torch.distributions.Normal(p.loc[0] - p.loc[1], spread)
+        expected = odds.log_prob((z[0] / z[1]).log()) - z[0].log() - z[1].log()
+        torch.testing.assert_close(p.log_prob(z), expected)
+
+
+def test_logistic_normal_density_of_three_members_integrates_to_one_and_to_the_mean():
+    p = LogisticNormal.from_scores(
+        torch.tensor([0.3, -0.8, 0.1], dtype=torch.float64),
+        scale_scores=torch.tensor([0.2, 1.1, -0.5], dtype=torch.float64),
+    )
+    u = torch.linspace(-18, 18, 401, dtype=torch.float64)
+    scores = torch.stack(
+        [*torch.meshgrid(u, u, indexing="ij"), torch.zeros(401, 401, dtype=torch.float64)], -1
+    )
+    z = scores.softmax(-1)
+    many = LogisticNormal(p.loc.expand(z.shape), p.scale.expand(z.shape), torch.ones(z.shape).bool())
+    # dz_1 dz_2 = z_1 z_2 z_3 du_1 du_2
+    mass = (many.log_prob(z) + z.log().sum(-1)).exp() * (u[1] - u[0]) ** 2
+    assert mass.sum().item() == pytest.approx(1.0, abs=1e-6)
+    drawn = p.rsample(200_000).z
+    error = drawn.std(0) / math.sqrt(len(drawn))
+    assert ((drawn.mean(0) - (mass.unsqueeze(-1) * z).sum((0, 1))).abs() < 5 * error).all()
+
+
+def test_logistic_normal_density_at_the_edges():
+    p = LogisticNormal.from_scores(scores(), MASK)
+    z = torch.full((4, 4), 0.25, dtype=torch.float64)
+    z[0] = torch.tensor([0.5, 0.5, 0.0, 0.0])
+    z[2] = torch.tensor([1.0, 0.0, 0.0, 0.0])
+    value = p.log_prob(z)
+    assert value[0] == -math.inf  # on the border of the simplex
+    assert value[2].item() == pytest.approx(0.0)  # one member: a point
+    assert value[3] == 0  # none
+    (grad,) = torch.autograd.grad(value[1], p.loc)
+    assert grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "build", [Categorical.from_scores, Dirichlet.from_scores, LogisticNormal.from_scores]
+)
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3, 0)])
+def test_a_source_without_positions_is_refused(build, shape, unchecked):
+    with pytest.raises(ValueError, match="T >= 1"):
+        build(torch.zeros(shape))

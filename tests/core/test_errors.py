@@ -8,18 +8,24 @@ from latentalign import (
     OBJECTIVES,
     Categorical,
     Dirichlet,
+    EmissionLatent,
+    Enumerate,
     GumbelSoftmax,
     Hard,
     Latent,
     LatentAttention,
+    Mixed,
     Pathwise,
     ScoreFunction,
+    SumAndSample,
     certified_marginal,
     exact_posterior,
     parse_predict,
+    predictive_log_prob,
     target_log_prob,
 )
 from latentalign.core.baselines import build_baseline, leave_one_out
+from latentalign.core.objectives import FAMILIES
 from latentalign.core.scores import build_score
 
 
@@ -118,3 +124,98 @@ def test_the_drop_in_module_checks_shapes():
         LatentAttention(4, 3, 5, family="dirichlet")
     with pytest.raises(Exception, match="query"):
         attention(torch.zeros(2, 4), torch.zeros(3, 6, 3), torch.zeros(2, dtype=torch.long))
+
+
+def latent_with(prior, inferred):
+    return Latent(prior, lambda a: torch.zeros(a.log_weight.shape), inferred)
+
+
+@pytest.mark.parametrize("name", ["variational-enum", "rws", "semi-amortized"])
+def test_q_must_go_with_the_prior(name):
+    prior = Categorical.from_scores(torch.randn(2, 3, 4))
+    for shape in ((2, 3, 5), (2, 1, 4), (3, 4), (4,)):
+        with pytest.raises(ValueError, match="one shape"):
+            OBJECTIVES[name]()(latent_with(prior, Categorical.from_scores(torch.randn(shape))))
+    with pytest.raises(TypeError, match="one family, got Categorical and Dirichlet"):
+        OBJECTIVES[name]()(latent_with(prior, Dirichlet.from_scores(torch.randn(2, 3, 4))))
+
+
+@pytest.mark.parametrize("name", ["relaxed", "relaxed-logistic-normal"])
+def test_a_relaxed_q_must_have_the_priors_family_and_members(name):
+    build = FAMILIES[OBJECTIVES[name]().family].from_scores
+    scores, mask = torch.zeros(1, 3), torch.tensor([[True, True, False]])
+    for masks in ((None, mask), (mask, None)):
+        with pytest.raises(ValueError, match="same members"):
+            OBJECTIVES[name]()(latent_with(*(build(scores, m) for m in masks)))
+    with pytest.raises(TypeError, match="one family"):
+        OBJECTIVES[name]()(latent_with(build(scores), Categorical.from_scores(scores)))
+    OBJECTIVES[name]()(latent_with(build(scores, mask), build(scores, mask)))
+
+
+@pytest.mark.parametrize("members", [3, 5])
+def test_a_prior_over_another_number_of_members_is_refused_with_both(members):
+    p = problem((3,), 4)
+    mask = torch.ones(3, members).bool()
+    mask[:, 2:] = False
+    prior = Categorical.from_scores(torch.zeros(3, members, dtype=torch.float64), mask)
+    with pytest.raises(ValueError, match=rf"T = {members} .* T = 4"):
+        EmissionLatent(prior, p.head, p.query, memory=p.memory, target=p.target)
+    point = Mixed.point(prior.mean, prior.mask)
+    with pytest.raises(ValueError, match=rf"T = {members} .* T = 4"):
+        target_log_prob(p.head, p.query, p.memory, p.target, point)
+    with pytest.raises(ValueError, match=rf"T = {members} .* T = 4"):
+        predictive_log_prob(p.head, p.query, p.memory, point)
+
+
+def test_a_member_beyond_the_source_is_refused():
+    p = problem((3,), 4)
+    beyond = Categorical.from_scores(torch.zeros(3, 5, dtype=torch.float64)).enumerate()
+    for call in (
+        lambda: target_log_prob(p.head, p.query, p.memory, p.target, beyond),
+        lambda: predictive_log_prob(p.head, p.query, p.memory, beyond),
+        lambda: beyond.contexts(p.memory),
+    ):
+        with pytest.raises(ValueError, match=r"member 4, .*0\.\.3"):
+            call()
+
+
+def test_alignments_of_another_batch_are_refused(unchecked):
+    p = problem((2,))
+    for shape in ((3, 4), (1, 4), (4,)):
+        other = Categorical.from_scores(torch.zeros(shape, dtype=torch.float64)).enumerate()
+        with pytest.raises(ValueError, match=r"agree on \*batch"):
+            predictive_log_prob(p.head, p.query, p.memory, other)
+        with pytest.raises(ValueError, match=r"agree on \*batch"):
+            target_log_prob(p.head, p.query, p.memory, p.target, other)
+
+
+def test_the_drop_in_module_names_what_is_wrong(unchecked):
+    attention = LatentAttention(4, 3, 5, hidden=8)
+    query, memory, target = torch.zeros(2, 3, 4), torch.zeros(2, 6, 3), torch.zeros(2, 3).long()
+    for padding in (torch.zeros(2, 5).bool(), torch.zeros(2, 6), torch.zeros(1, 6).bool()):
+        with pytest.raises(ValueError, match=r"key_padding_mask must be boolean.*\(2, 6\)"):
+            attention(query, memory, target, key_padding_mask=padding)
+    with pytest.raises(ValueError, match=r"query_padding_mask must be boolean.*\(2, 3\)"):
+        attention(query, memory, target, query_padding_mask=torch.zeros(2, 4).bool())
+    with pytest.raises(ValueError, match=r"target must .*\(2, 3\), got \(2, 4\)"):
+        attention(query, memory, torch.zeros(2, 4).long())
+    with pytest.raises(ValueError, match="query_dim = 4"):
+        attention(torch.zeros(2, 3, 7), memory, target)
+    with pytest.raises(ValueError, match="memory_dim = 3"):
+        attention(query, torch.zeros(2, 6, 4), target)
+
+
+def test_counts_below_what_a_method_needs_are_refused():
+    latent, one = problem((2,)).latent(), torch.zeros(2, 1).long()
+    for k in (0, -1):
+        with pytest.raises(ValueError, match="k must be at least 1"):
+            SumAndSample(k)
+    with pytest.raises(ValueError, match="svi needs steps >= 0"):
+        OBJECTIVES["svi"](steps=-3)
+    with pytest.raises(ValueError, match="n must be at least 1"):
+        OBJECTIVES["semi-amortized"](n=0)
+    with pytest.raises(ValueError, match="n >= 2"):
+        OBJECTIVES["vimco"]()(latent, one)
+    for expectation in (Enumerate(), GumbelSoftmax()):
+        with pytest.raises(TypeError, match=f"{type(expectation).__name__} .* no draws"):
+            Hard(expectation)(latent, one)

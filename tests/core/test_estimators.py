@@ -79,7 +79,7 @@ def test_score_function_gradient_is_unbiased(name, n, baseline, kind):
 @pytest.mark.parametrize("baseline", ["soft", "none", "running-mean", "learned"])
 def test_sum_and_sample_gradient_is_unbiased_for_every_k(k, baseline):
     p = problem((2, 2))
-    objective = Variational(SumAndSample(k, dict((name, b) for name, _, b in CASES)[baseline]()))
+    objective = Variational(SumAndSample(k, {name: b for name, _, b in CASES}[baseline]()))
     over = lambda latent: objective.expectation.rest(latent.inferred)  # noqa: E731
     value, grads = averaged(p, objective, over, 1)
     exact = OBJECTIVES["variational-enum"]()(p.latent())

@@ -117,3 +117,15 @@ def test_extreme_likelihoods_and_priors_stay_finite(name, low, sharp):
     assert estimate.value.isfinite().all()
     for grad in gradients(estimate.surrogate, leaves):
         assert grad.isfinite().all()
+
+
+def test_a_query_without_source_never_matters():
+    attention = LatentAttention(5, 4, 7, hidden=6)
+    query, target = torch.randn(2, 3, 5), torch.zeros(2, 3, dtype=torch.long)
+    query[0] = float("nan")
+    padding = torch.tensor([[True, True, True], [False, False, False]])
+    latent = attention(query, torch.randn(2, 3, 4), target, key_padding_mask=padding)
+    estimate = OBJECTIVES["variational-enum"]()(latent)
+    estimate.surrogate.sum().backward()
+    assert (estimate.value[0] == 0).all()
+    assert all(p.grad.isfinite().all() for p in attention.parameters() if p.grad is not None)

@@ -152,23 +152,24 @@ def predictive_log_prob(
         logits = emit
         outputs = outputs_of(emit, flat_rows(query)[:1], memory.flatten(0, -2)[:1])
 
-    def averaged(log_weight: Tensor, owner: Tensor, *rows: Tensor) -> Tensor:
+    def averaged(log_weight: Tensor, owner: Tensor, before: Tensor | None, *rows: Tensor) -> Tensor:
         log_p = at_least_float32(logits(*rows)).log_softmax(-1) + log_weight.unsqueeze(-1)
-        return segment_log_sum_exp(log_p, owner)
+        here = segment_log_sum_exp(log_p, owner)
+        if before is None:
+            return here
+        first = segment_log_sum_exp(torch.cat([before, here[:1]]), owner.new_zeros(2))
+        return torch.cat([first, here[1:]])
 
     parts: list[Tensor] = []
     owners: list[int] = []
     for rows in chunks(len(pairs.slot), max(1, max_logits // (LOG_SPACE_BUFFERS * outputs))):
         owner, local = pairs.query[rows].unique_consecutive(return_inverse=True)
         chunk = tuple(x[rows] for x in inputs)
-        part = checkpoint(averaged, rows_log_weight[rows], local, *chunk, use_reentrant=False)
-        first, *rest = part.split(1)
-        if owners and owners[-1] == int(owner[0]):
-            # The chunk's border cut a query: its two shares are joined by one more sum in log space.
-            shares = torch.cat([parts.pop(), first])
-            first = checkpoint(segment_log_sum_exp, shares, owner.new_zeros(2), use_reentrant=False)
-            owners.pop()
-        parts += [first, *rest]
+        # Where the chunk's border cuts a query, what was found of it before is joined in log space.
+        cut = owners[-1:] == owner[:1].tolist()
+        before, owners = (parts.pop(), owners[:-1]) if cut else (None, owners)
+        part = checkpoint(averaged, rows_log_weight[rows], local, before, *chunk, use_reentrant=False)
+        parts += part.split(1)
         owners += owner.tolist()
     if not parts:
         return query.new_zeros(*batch, outputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -216,6 +217,7 @@ def train(config: NMTConfig, run: Run, *, resume: bool, overwrite: bool) -> dict
         "epochs": trainer.position.epoch,
         "seconds": round(trainer.position.seconds, 1),
         "tokens_per_second": round(trainer.position.tokens / max(1e-9, trainer.position.seconds), 1),
+        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
     }
 
 

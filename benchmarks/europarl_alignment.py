@@ -1,0 +1,90 @@
+"""AER on 100 Europarl pairs with human links, both directions and joined, after training on unlabelled text.
+
+    python benchmarks/europarl_alignment.py CORPORA OUT [--set training.epochs=4 ...]
+
+CORPORA holds europarl-20k/ and gold-de-en/. Trains one run a direction (resumes where it stopped), aligns with
+prior, inferred and posterior, and prints a table in Markdown.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from latentalign.textfiles import read_lines
+
+VALID = 300
+
+
+def prepare(corpora: Path, out: Path) -> Path:
+    """Training text with the gold sentences added unlabelled, and a held-out piece for validation."""
+    folder = out / "data"
+    folder.mkdir(parents=True, exist_ok=True)
+    for side in ("de", "en"):
+        text = list(read_lines(corpora / "europarl-20k" / f"train.{side}"))
+        gold = list(read_lines(corpora / "gold-de-en" / f"test.{side}"))
+        parts = {"train": [*text[:-VALID], *gold], "valid": text[-VALID:], "gold": gold}
+        for name, lines in parts.items():
+            (folder / f"{name}.{side}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    keep = [i for i, pair in enumerate(zip(*(read_lines(folder / f"valid.{s}") for s in ("de", "en")), strict=True))
+            if all(side.strip() for side in pair)]  # fmt: skip
+    for side in ("de", "en"):
+        lines = list(read_lines(folder / f"valid.{side}"))
+        (folder / f"valid.{side}").write_text("".join(f"{lines[i]}\n" for i in keep), encoding="utf-8")
+    return folder
+
+
+def latentalign(*arguments: object) -> str:
+    command = [sys.executable, "-m", "latentalign", *map(str, arguments)]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def train(folder: Path, run: Path, source: str, target: str, overrides: list[str]) -> dict[str, object]:
+    """One direction."""
+    files = [
+        f"data.{split}.{side}={folder / f'{name}.{language}'}"
+        for split, name in (("train", "train"), ("valid", "valid"), ("test", "gold"))
+        for side, language in (("source", source), ("target", target))
+    ]
+    options = [f"--set={o}" for o in (*files, *overrides)]
+    return json.loads(
+        latentalign("train", "nmt/europarl-align", "--out", run, "--resume", *options, "--json")
+    )
+
+
+def aer(gold: Path, links: str, path: Path) -> dict[str, float]:
+    path.write_text(links, encoding="utf-8")
+    return json.loads(latentalign("aer", "--gold", gold, "--predicted", path, "--json"))
+
+
+def main() -> None:
+    corpora, out = Path(sys.argv[1]), Path(sys.argv[2])
+    overrides = [a.removeprefix("--set=") for a in sys.argv[3:] if a != "--set" and "=" in a]
+    only = next((a for a in sys.argv[3:] if a in ("de-en", "en-de")), None)
+    folder = prepare(corpora, out) if not (out / "data" / "gold.en").exists() else out / "data"
+    runs = {}
+    for source, target in (("de", "en"), ("en", "de")):
+        runs[source] = out / f"{source}-{target}"
+        if only in (None, f"{source}-{target}"):
+            print(source, target, train(folder, runs[source], source, target, overrides), file=sys.stderr)
+    if only:
+        return
+    gold = corpora / "gold-de-en" / "test.align"
+    german, english = folder / "gold.de", folder / "gold.en"
+    print("| links from | direction | AER | precision | recall |\n|---|---|---:|---:|---:|")
+    for using in ("prior", "inferred", "posterior"):
+        for name, extra in (
+            ("de-en", []),
+            ("intersection", ["--reverse", runs["en"], "--symmetrize", "intersection"]),
+            ("grow-diag-final-and", ["--reverse", runs["en"], "--symmetrize", "grow-diag-final-and"]),
+        ):
+            pairs = ["--source", german, "--target", english, "--using", using]
+            links = latentalign("align", runs["de"], *pairs, *extra)
+            s = aer(gold, links, out / f"{using}.{name}.links")
+            print(f"| {using} | {name} | {s['aer']:.3f} | {s['precision']:.3f} | {s['recall']:.3f} |")
+
+
+if __name__ == "__main__":
+    main()

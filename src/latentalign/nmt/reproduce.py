@@ -1,0 +1,225 @@
+"""Rows of the paper's tables on any data: each trained and evaluated alike, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from latentalign.data import demo
+from latentalign.errors import InputError
+from latentalign.nmt.align import encode_pairs, in_order
+from latentalign.nmt.figures import draw_in_terminal
+from latentalign.nmt.link_formats import read_gold
+from latentalign.nmt.task import Trained
+from latentalign.textfiles import read_parallel
+from latentalign.training.checkpoint import write_bytes_atomic, write_json_atomic
+
+ROWS = (
+    "soft",
+    "marginal",
+    "hard-enum",
+    "hard-sample",
+    "relaxed",
+    "variational-enum",
+    "variational-sample",
+    "rws",
+    "gumbel",
+    "vimco",
+    "svi",
+    "semi-amortized",
+    "sum-and-sample",
+)
+FIGURES = (
+    "ppl", "ppl_exact", "ppl_soft", "ppl_kmax5", "bleu", "entropy_prior", "entropy_inferred", "elbo_gap",
+    "aer_prior", "aer_inferred", "aer_posterior",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to train: a recipe, rows and seeds, and where everything goes."""
+
+    recipe: str
+    rows: Sequence[str]
+    seeds: int
+    out: Path
+    overrides: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        unknown = [row for row in self.rows if row not in ROWS]
+        if unknown:
+            raise InputError(f"unknown row {unknown[0]!r}; choose from {', '.join(ROWS)}")
+
+    def run(self, row: str, seed: int) -> Path:
+        return self.out / "runs" / f"{row}-{seed}"
+
+    def finished(self, row: str, seed: int) -> Path:
+        return self.out / "rows" / f"{row}-{seed}.json"
+
+
+def plan_for(data: str, rows: Sequence[str], seeds: int, out: Path, overrides: Sequence[str]) -> Plan:
+    """A plan for the demo, a known corpus or any recipe; the demo's data is generated into `out`."""
+    if data != "demo":
+        recipe = data if data.endswith(".toml") or "/" in data else f"nmt/{data}"
+        return Plan(recipe, rows, seeds, out, tuple(overrides))
+    folder = out / "data"
+    if not (folder / "test.gold").is_file():
+        demo.write(folder, overwrite=True)
+    files = [
+        f"data.{split}.{key}={folder / f'{split}.{end}'}"
+        for split in ("train", "valid", "test")
+        for key, end in (("source", "de"), ("target", "en"), ("gold", "gold"))
+        if not (split == "train" and key == "gold")
+    ]
+    return Plan("nmt/demo", rows, seeds, out, (*files, *overrides))
+
+
+def reproduce(plan: Plan) -> list[dict[str, Any]]:
+    """Train and evaluate what is not finished yet, then write results.json and tables.md."""
+    console = Console(stderr=True)
+    work = [(row, seed) for row in plan.rows for seed in range(plan.seeds)]
+    failures = []
+    for number, (row, seed) in enumerate(work, start=1):
+        if plan.finished(row, seed).is_file():
+            console.print(f"[{number}/{len(work)}] {row}, seed {seed}: finished before", highlight=False)
+            continue
+        console.print(f"[{number}/{len(work)}] {row}, seed {seed}", highlight=False)
+        try:
+            record = one_row(plan, row, seed)
+        except RowFailed as error:
+            console.print(f"  {row} failed: {error}", highlight=False)
+            failures.append(row)
+            continue
+        plan.finished(row, seed).parent.mkdir(parents=True, exist_ok=True)
+        write_json_atomic(plan.finished(row, seed), record)
+    results = [json.loads(plan.finished(*w).read_text()) for w in work if plan.finished(*w).is_file()]
+    if not results:
+        raise InputError(f"no row could be trained: {', '.join(failures)}")
+    write_json_atomic(plan.out / "results.json", results)
+    write_bytes_atomic(plan.out / "tables.md", markdown(results).encode())
+    return results
+
+
+class RowFailed(Exception):
+    """A row's process ended badly; the others go on."""
+
+
+def one_row(plan: Plan, row: str, seed: int) -> dict[str, Any]:
+    """Train one row and evaluate it on the test set."""
+    run = plan.run(row, seed)
+    options = [f"--set={o}" for o in (*plan.overrides, f"training.seed={seed}")]
+    if row == "relaxed" and not any(o.startswith("training.warm_start") for o in plan.overrides):
+        options.append("--set=training.warm_start_epochs=3")
+    trained = child(
+        "train", plan.recipe, f"--out={run}", f"--objective={row}", "--resume", *options, "--json"
+    )
+    measured = child("evaluate", str(run), "--json")
+    return {
+        "objective": row,
+        "seed": seed,
+        **{name: measured[name] for name in FIGURES},
+        **{name: measured[name] for name in ("chrf", "bleu_signature", "tokens", "sentences")},
+        **{
+            name: trained[name]
+            for name in ("seconds", "tokens_per_second", "peak_memory_mb", "epochs", "steps")
+        },
+    }
+
+
+def child(*arguments: str) -> dict[str, Any]:
+    """A subcommand in a process of its own; its progress shows, its one JSON object comes back."""
+    done = subprocess.run(
+        [sys.executable, "-m", "latentalign", *arguments], stdout=subprocess.PIPE, check=False
+    )
+    if done.returncode in (130, 143) or done.returncode < 0:
+        raise KeyboardInterrupt
+    if done.returncode != 0:
+        raise RowFailed(f"`latentalign {arguments[0]}` ended with {done.returncode}")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def grouped(results: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Results by row, in the order of the tables."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for record in results:
+        found.setdefault(record["objective"], []).append(record)
+    return found
+
+
+def cell(records: Sequence[dict[str, Any]], name: str, digits: int) -> str:
+    """Mean, and spread over seeds where there are several; a dash where nothing exists."""
+    values = [r[name] for r in records if r[name] is not None]
+    if not values:
+        return "-"
+    spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{fmean(values):.{digits}f}{spread}"
+
+
+COLUMNS = (
+    ("ppl", 3), ("ppl_soft", 3), ("ppl_kmax5", 3), ("bleu", 2), ("entropy_prior", 2), ("elbo_gap", 3),
+    ("aer_prior", 3), ("aer_inferred", 3), ("aer_posterior", 3), ("seconds", 0), ("tokens_per_second", 0),
+)  # fmt: skip
+
+
+def markdown(results: Sequence[dict[str, Any]]) -> str:
+    """One table of all rows."""
+    lines = ["| objective | " + " | ".join(name for name, _ in COLUMNS) + " |"]
+    lines.append("|---|" + "---:|" * len(COLUMNS))
+    for row, records in grouped(results).items():
+        lines.append(f"| {row} | " + " | ".join(cell(records, n, d) for n, d in COLUMNS) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def show(plan: Plan, results: Sequence[dict[str, Any]], *, sentences: int = 3) -> None:
+    """The table, a few alignments drawn in the terminal, and where the files are."""
+    console = Console()
+    table = Table(title=f"{plan.recipe}, test set")
+    for name in ("objective", *(name for name, _ in COLUMNS)):
+        table.add_column(name, justify="left" if name == "objective" else "right", overflow="fold")
+    for row, records in grouped(results).items():
+        table.add_row(row, *(cell(records, n, d) for n, d in COLUMNS))
+    console.print(table)
+    trained = Trained.load(plan.run(results[-1]["objective"], results[-1]["seed"]))
+    test = trained.config.data.test
+    if test is not None:
+        draw_examples(console, trained, sentences)
+        if plan.recipe == "nmt/demo" and test.gold is not None:
+            draw_yardsticks(console, plan)
+    console.print(f"tables:  {plan.out / 'tables.md'}\nresults: {plan.out / 'results.json'}", highlight=False)
+    console.print(f"runs:    {plan.out / 'runs'}", highlight=False)
+
+
+def draw_examples(console: Console, trained: Trained, sentences: int) -> None:
+    """Exact posteriors of a few short test pairs, gold links in brackets."""
+    split = trained.config.data.test
+    assert split is not None
+    pairs = list(read_parallel(split.source, split.target))
+    gold = read_gold(split.gold, sentences=len(pairs)) if split.gold else None
+    short = [i for i, (s, t) in enumerate(pairs) if 7 <= len(s.split()) <= 12 and len(t.split()) <= 12]
+    chosen = (short or list(range(len(pairs))))[:sentences]
+    using = "posterior" if trained.model.family == "categorical" else "prior"
+    encoded = encode_pairs(trained, [pairs[i][0] for i in chosen], [pairs[i][1] for i in chosen])
+    name = trained.config.objective.name
+    console.print(f"\n{using} alignments of {name}; brackets are gold links", highlight=False)
+    for i, found in zip(chosen, in_order(trained, encoded, using), strict=True):
+        words = pairs[i][0].split(), pairs[i][1].split()
+        links = gold[i].sure if gold else frozenset()
+        console.print(draw_in_terminal(*words, found.probability, gold=links), markup=False, highlight=False)
+        console.print()
+
+
+def draw_yardsticks(console: Console, plan: Plan) -> None:
+    """What the demo's grammar itself allows."""
+    pairs = demo.splits(0, 0, 1000)["test"]
+    floor = demo.statistics(pairs).floor_perplexity
+    console.print(f"the grammar's own perplexity on its test set, the floor: {floor:.3f}", highlight=False)
