@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 2
 
 .PHONY: demo test test-fast lint types check install clean
 demo: $(READY)
-	$(BIN)/python examples/five_objectives.py
+	$(BIN)/latentalign reproduce --data demo --rows soft,variational-sample --out demo-out --set training.epochs=4
 
 test: lint types
 	$(BIN)/python -m pytest --durations=10

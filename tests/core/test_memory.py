@@ -15,7 +15,7 @@ from latentalign import (
     target_log_prob,
 )
 
-QUERIES, MEMBERS, OUTPUTS, MAX_LOGITS = 4, 50, 2000, 2**17
+PAIRS, OUTPUTS, MAX_LOGITS = 200, 2000, 2**17
 
 
 def peak_bytes(run):
@@ -43,9 +43,10 @@ def peak(kind, factored, *, backward):
     """The peak in units of max_logits numbers of float32."""
     head = MLPHead(3, 3, OUTPUTS, hidden=4)
     emit = head if factored else Opaque(head)
-    query, memory = torch.randn(QUERIES, 3, requires_grad=True), torch.randn(QUERIES, MEMBERS, 3)
-    target = torch.randint(OUTPUTS, (QUERIES,))
-    scores = torch.randn(QUERIES, MEMBERS, requires_grad=True)
+    queries = 1 if kind == "predictive" else 4  # of the first, the results themselves have size
+    query, memory = torch.randn(queries, 3, requires_grad=True), torch.randn(queries, PAIRS // queries, 3)
+    target = torch.randint(OUTPUTS, (queries,))
+    scores = torch.randn(queries, PAIRS // queries, requires_grad=True)
 
     def run():
         prior = Categorical.from_scores(scores)

@@ -18,7 +18,7 @@ from latentalign.core.numerics import NEG_INF, at_least_float32, flat_rows
 from latentalign.core.vocabulary import chunks, fused_average, linear_log_prob
 
 MAX_LOGITS = 2**22
-LOG_SPACE_BUFFERS = 5
+LOG_SPACE_BUFFERS = 6
 """How many tensors of the logits' size an average in log space and its backward pass hold at once."""
 
 Emit = Callable[[Tensor, Tensor], Tensor]
