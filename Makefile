@@ -10,10 +10,10 @@ demo: $(READY)
 	$(BIN)/latentalign reproduce --data demo --rows soft,variational-sample --out demo-out --set training.epochs=4
 
 test: lint types
-	$(BIN)/python -m pytest --durations=10
+	$(BIN)/python -m pytest -n 2 --durations=10
 
 test-fast: $(READY)
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -11,9 +11,11 @@ with install_import_hook("latentalign", "beartype.beartype"):
 
 import torch
 
-torch.set_num_threads(2)
+torch.set_num_threads(1)  # two workers share two cores
 
-DATA = Path(os.environ.get("LATENTALIGN_DATA", Path(__file__).resolve().parents[1].parent / "shared" / "data"))
+DATA = Path(
+    os.environ.get("LATENTALIGN_DATA", Path(__file__).resolve().parents[1].parent / "shared" / "data")
+)
 
 
 @pytest.fixture(autouse=True)

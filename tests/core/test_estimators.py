@@ -104,7 +104,7 @@ def test_sum_and_sample_variance_falls_with_k_and_vanishes_at_all_members():
     assert abs(spread[-1]) < 1e-12
 
 
-@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("n", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_vimco_gradient_is_unbiased_for_its_own_bound(n):
     p = problem((2, 2))
     value, grads = averaged(p, VIMCO(n), lambda latent: latent.inferred, n)
@@ -119,6 +119,7 @@ def test_vimco_gradient_is_unbiased_for_its_own_bound(n):
     assert_equal(grads, gradients(total, p.leaves))
 
 
+@pytest.mark.slow
 def test_rws_tends_to_the_marginal_gradient_with_many_samples():
     """Biased for few samples; the bias falls as their number grows."""
     p = problem((1,), 3, ragged=False, seed=5)

@@ -14,6 +14,7 @@ from latentalign import (
     Latent,
     LogisticNormal,
     Pathwise,
+    SumAndSample,
     Variational,
 )
 from latentalign.core.objectives import FAMILIES
@@ -111,3 +112,11 @@ def test_where_takes_the_members_of_absent_queries_away():
         assert (part.mean[1] == 0).all()
         assert part.entropy[1] == 0
         assert part.kl(whole.where(exists))[1] == 0
+
+
+def test_sum_and_sample_looks_for_the_most_probable_members_once(monkeypatch):
+    asked = []
+    original = SumAndSample.top
+    monkeypatch.setattr(SumAndSample, "top", lambda *a: asked.append(1) or original(*a))
+    OBJECTIVES["sum-and-sample"](k=2)(problem().latent())
+    assert len(asked) == 1

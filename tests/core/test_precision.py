@@ -7,7 +7,15 @@ import pytest
 import torch
 from problems import gradients
 
-from latentalign import OBJECTIVES, Categorical, Dirichlet, LatentAttention, LogisticNormal
+from latentalign import (
+    OBJECTIVES,
+    Categorical,
+    Dirichlet,
+    Latent,
+    LatentAttention,
+    LogisticNormal,
+    target_log_prob,
+)
 from latentalign.core.objectives import FAMILIES
 from latentalign.core.vocabulary import fused_average, linear_log_prob
 
@@ -98,3 +106,24 @@ def test_dirichlet_divergence_and_entropy_keep_their_digits_in_float32(alpha):
 
 def wide_of(scores):
     return Dirichlet.from_scores(scores.double())
+
+
+def test_any_head_is_normalised_in_float32():
+    query, memory, target = torch.randn(3, 8), torch.randn(3, 4, 8), torch.randint(50, (3,))
+    matrix = torch.randn(50, 8).bfloat16()
+
+    def emit(query, context):
+        return (query + context).bfloat16() @ matrix.t()
+
+    a = Categorical.from_scores(torch.randn(3, 4)).enumerate()
+    ours = target_log_prob(emit, query, memory, target, a)
+    logits = emit(query.unsqueeze(1), memory).float().log_softmax(-1)
+    expected = logits.gather(-1, target[:, None, None].expand(3, 4, 1)).squeeze(-1)
+    torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_refinement_takes_likelihoods_of_another_precision():
+    prior = Categorical.from_scores(torch.zeros(2, 3))
+    latent = Latent(prior, lambda a: torch.full(a.log_weight.shape, -1.0, dtype=torch.float64), prior)
+    for name in ("svi", "semi-amortized"):
+        assert OBJECTIVES[name]()(latent).value.isfinite().all()

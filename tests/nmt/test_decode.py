@@ -12,6 +12,8 @@ from latentalign.nmt.translate import Settings, output_alignments, translate_lin
 from latentalign.search import BeamSearch
 from latentalign.textfiles import read_lines
 
+pytestmark = pytest.mark.slow  # trains a small model first
+
 
 @pytest.fixture
 def lines(demo_files):

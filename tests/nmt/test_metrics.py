@@ -17,6 +17,8 @@ from latentalign.nmt.tokenizer import EOS
 from latentalign.textfiles import read_parallel
 from latentalign.training.run import Run
 
+pytestmark = pytest.mark.slow  # trains a small model first
+
 
 @torch.no_grad()
 def test_exact_perplexity_equals_a_loop_over_members(trained):

@@ -15,8 +15,9 @@ from latentalign.nmt.task import LossModule, Trained, train
 from latentalign.training import checkpoint
 from latentalign.training.run import Run
 
+pytestmark = pytest.mark.slow  # trains a small model first
 
-@pytest.mark.slow
+
 @pytest.mark.parametrize("name", list(OBJECTIVES))
 def test_every_objective_lowers_its_own_bound_in_200_steps(name, demo_files, tmp_path):
     config = tiny(

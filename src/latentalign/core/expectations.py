@@ -96,7 +96,9 @@ class SumAndSample:
 
 def score_function(latent: Latent[Any], drawn: OneHot, baseline: Baseline) -> Estimate:
     """surrogate = E[r + (r - B).detach() log q(z)] over weighted draws, and what a baseline learns from E[r]."""
-    reward = latent.log_likelihood(drawn)
+    # A single draw has weight one, so its mean is itself: the fused average spares a pass over the logits.
+    single = drawn.log_weight.shape[-1] == 1
+    reward = latent.mean_log_likelihood(drawn).unsqueeze(-1) if single else latent.log_likelihood(drawn)
     advantage = (reward - baseline(latent, reward)).detach()
     log_prob = drawn.log_prob.masked_fill(~drawn.present, 0.0)
     surrogate, value = drawn.expect(reward + advantage * log_prob), drawn.expect(reward)
