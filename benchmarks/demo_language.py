@@ -59,7 +59,7 @@ def control(out: Path, splits: dict[str, list[demo.Pair]], overrides: list[str])
 def main() -> None:
     out = Path(sys.argv[1])
     overrides = [a.removeprefix("--set=") for a in sys.argv[2:] if a != "--set"]
-    splits = demo.splits(20_000, 1_000, 1_000)
+    splits = demo.splits(10_000, 1_000, 1_000)
     test = splits["test"]
     gold = [Gold(p.sure, p.possible) for p in test]
     ibm = train_ibm1([(p.source, p.target) for p in splits["train"][:5000]])

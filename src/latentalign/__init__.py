@@ -3,8 +3,6 @@
 Exact, hard and variational alignment models for PyTorch, after *Latent Alignment and Variational Attention*.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from latentalign.core.alignments import Alignments, Mixed, OneHot
 from latentalign.core.baselines import BASELINES, Baseline, LearnedBaseline, RunningMean
 from latentalign.core.diagnostics import (
@@ -52,9 +50,7 @@ from latentalign.core.scores import BilinearScore, DotScore, MLPScore
 from latentalign.core.svi import SVI
 from latentalign.nn.attention import LatentAttention, PosteriorNetwork
 from latentalign.nn.heads import LinearHead, MLPHead
-
-if TYPE_CHECKING:
-    from latentalign.search import BeamSearch, Hypothesis, Step
+from latentalign.search import BeamSearch, Hypothesis, Step
 
 __version__ = "0.1.0"
 
@@ -117,12 +113,3 @@ __all__ = [
     "softmax_curvature",
     "target_log_prob",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Beam search, loaded when it is first asked for."""
-    if name in ("BeamSearch", "Hypothesis", "Step"):
-        from latentalign import search
-
-        return getattr(search, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

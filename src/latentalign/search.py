@@ -7,7 +7,7 @@ that the search moves only what differs between hypotheses.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,6 +19,7 @@ State = dict[str, Tensor]
 NEVER = -math.inf
 
 
+@runtime_checkable
 class Step(Protocol):
     """log p(next token | hypothesis) of n hypotheses whose last tokens are given, and their new state."""
 

@@ -133,7 +133,7 @@ def pharaoh(pair: Pair) -> str:
 def write(
     folder: Path,
     *,
-    train: int = 20_000,
+    train: int = 10_000,
     valid: int = 1_000,
     test: int = 1_000,
     seed: int = 0,

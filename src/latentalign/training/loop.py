@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from latentalign.config import Section
-from latentalign.errors import DivergedError
+from latentalign.errors import CheckpointError, DivergedError
 from latentalign.training import checkpoint
 from latentalign.training.progress import Progress
 from latentalign.training.run import Run
@@ -144,7 +144,15 @@ class Trainer:
     def load(self) -> None:
         """Go back to the last checkpoint."""
         loaded = checkpoint.load(self.run.checkpoint)
-        self.task.module.load_state_dict(loaded.tensors["module"])
+        if loaded.documents["metadata"] != self.metadata:
+            raise CheckpointError(
+                f"{self.run.checkpoint}: belongs to another training: {loaded.documents['metadata']}, this one is "
+                f"{self.metadata}; begin anew with --overwrite"
+            )
+        try:
+            self.task.module.load_state_dict(loaded.tensors["module"])
+        except RuntimeError as error:
+            raise CheckpointError(f"{self.run.checkpoint}: does not fit the recipe: {error}") from None
         groups = self.optimizer.state_dict()
         state: dict[int, dict[str, Tensor]] = {}
         for key, tensor in loaded.tensors["optimizer"].items():
