@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import shutil
+import sys
 
 import pytest
 import torch
@@ -126,3 +127,23 @@ def test_a_tokenizer_that_does_not_belong_is_refused(trained_run, demo_files, tm
     shutil.copy(tmp_path / "other" / "tokenizer.json", copy / "tokenizer.json")
     with pytest.raises(CheckpointError, match="tokenizer"):
         Trained.load(copy)
+
+
+def test_reduced_precision_stays_near_full_precision(demo_files, tmp_path):
+    bounds = {}
+    for precision in ("float32", "bf16"):
+        config = tiny(
+            demo_files, "variational-enum", "training.max_steps=30", "training.log_steps=10",
+            "model.dropout=0.0", f"training.precision={precision}",
+        )  # fmt: skip
+        train(config, Run(tmp_path / precision), resume=False, overwrite=False)
+        records = [r for r in Run(tmp_path / precision).history() if r["kind"] == "training"]
+        bounds[precision] = [math.log(r["bound"]) for r in records]
+    assert bounds["bf16"] == pytest.approx(bounds["float32"], rel=0.01)
+
+
+def test_tensorboard_is_asked_for_by_name(demo_files, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    config = tiny(demo_files, "soft", "training.max_steps=1", "training.tensorboard=true")
+    with pytest.raises(InputError, match="tensorboard"):
+        train(config, Run(tmp_path / "run"), resume=False, overwrite=False)

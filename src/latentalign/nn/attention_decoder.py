@@ -52,8 +52,17 @@ class AttentionDecoder(nn.Module):
         mask: Bool[Tensor, "B T"],
     ) -> tuple[Float[Tensor, "B S H"], Float[Tensor, "B S T"]]:
         """Every query and every score, for a target known beforehand."""
-        projected = self.score.project(memory)
-        inputs = self.from_word(words).transpose(0, 1).contiguous()
+        # The recurrence is in the weights' precision, whatever autocast makes of what comes in.
+        dtype = self.first.weight.dtype
+        memory, projected = memory.to(dtype), self.score.project(memory).to(dtype)
+        inputs = self.from_word(words).transpose(0, 1).to(dtype).contiguous()
+        with torch.autocast(memory.device.type, enabled=False):
+            return self.loop(inputs, memory, projected, mask)
+
+    def loop(
+        self, inputs: Float[Tensor, "S B G"], memory: Tensor, projected: Tensor, mask: Tensor
+    ) -> tuple[Float[Tensor, "B S H"], Float[Tensor, "B S T"]]:
+        """The fast recurrence where the score allows it, else the plain one."""
         if not isinstance(self.score, MLPScore):
             return self.plain_loop(inputs, memory, projected, mask)
         noise = [self.dropout(torch.ones_like(inputs[..., : self.hidden_size])) for _ in self.upper]

@@ -86,8 +86,9 @@ class LSTMLoop(torch.autograd.Function):
 def lstm_loop(
     inputs: Float[Tensor, "S B G"], weight: Float[Tensor, "G H"], live: list[int], *, reverse: bool
 ) -> Float[Tensor, "S B H"]:
-    """Hidden states of every step, zeros in padding."""
-    out: Tensor = LSTMLoop.apply(inputs, weight, live, reverse)  # type: ignore[no-untyped-call]
+    """Hidden states of every step, zeros in padding; in the weights' precision, whatever comes in."""
+    with torch.autocast(inputs.device.type, enabled=False):
+        out: Tensor = LSTMLoop.apply(inputs.to(weight.dtype), weight, live, reverse)  # type: ignore[no-untyped-call]
     return out
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import torch
@@ -16,7 +17,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from latentalign.config import Section
-from latentalign.errors import CheckpointError, DivergedError
+from latentalign.errors import CheckpointError, DivergedError, InputError
 from latentalign.training import checkpoint
 from latentalign.training.progress import Progress
 from latentalign.training.run import Run
@@ -120,6 +121,7 @@ class Trainer:
         )
         self.stop_asked = False
         self.validated_at = -1
+        self.board = tensorboard_writer(run.folder / "tensorboard") if config.tensorboard else None
 
     # -- state ------------------------------------------------------------------------------------
 
@@ -296,7 +298,7 @@ class Trainer:
             raise DivergedError(f"validation after step {self.position.step} is not a number: {measured}")
         better = self.schedule.validated(measured["bound"], measured["ppl"])
         record = {"kind": "validation", **self.where(), **measured, "best": better}
-        self.run.log({**record, "next_learning_rate": self.schedule.learning_rate})
+        self.record({**record, "next_learning_rate": self.schedule.learning_rate})
         if better:
             self.run.save_model(self.task.model_tensors(), self.metadata)
         if progress:
@@ -322,7 +324,27 @@ class Trainer:
             "tokens_per_second": round(count / max(1e-9, sum(t for _, t in recent)), 1),
             **{name: float(x) / count for name, x in total.terms.items()},
         }
+        self.record(record)
+
+    def record(self, record: dict[str, Any]) -> None:
+        """A line of metrics.jsonl and, where asked for, points of TensorBoard's curves."""
         self.run.log(record)
+        if self.board is not None:
+            for name, value in record.items():
+                if isinstance(value, float):
+                    self.board.add_scalar(f"{record['kind']}/{name}", value, self.position.step)
+            self.board.flush()
+
+
+def tensorboard_writer(folder: Path) -> Any:
+    """A writer of event files; needs the extra."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise InputError(
+            'training.tensorboard needs the package: pip install "latentalign[tensorboard]"'
+        ) from None
+    return SummaryWriter(str(folder))
 
 
 def perplexity(log_prob: float, count: int) -> float:
