@@ -154,3 +154,25 @@ def test_query_borders_keep_queries_whole():
     assert emission.query_borders(owner, 4) == [0, 3, 6, 10]
     assert emission.query_borders(owner, 100) == [0, 10]
     assert emission.query_borders(owner[:0], 5) == [0]
+
+
+@pytest.mark.parametrize("how", ["exact", "kmax:2", "soft"])
+@pytest.mark.parametrize("max_logits", [1, 13, 2**20])
+def test_decoding_without_gradient_gives_the_same_distribution(how, max_logits):
+    p = problem()
+    a = parse_predict(how)(Categorical.from_scores(p.prior_scores, p.mask))
+    expected = predictive_log_prob(p.head, p.query, p.memory, a, max_logits=max_logits)
+    with torch.no_grad():
+        ours = predictive_log_prob(p.head, p.query, p.memory, a, max_logits=max_logits)
+    torch.testing.assert_close(ours, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_decoding_falls_back_to_log_space_where_probabilities_underflow():
+    p = problem()
+    with torch.no_grad():
+        p.head.output.bias[1] = -2000.0
+        a = Categorical.from_scores(p.prior_scores, p.mask).enumerate()
+        ours = predictive_log_prob(p.head, p.query, p.memory, a)
+    expected = predictive_log_prob(p.head, p.query, p.memory, a)
+    torch.testing.assert_close(ours, expected.detach(), rtol=1e-12, atol=1e-12)
+    assert ours[0, 0, 1] < -1900

@@ -15,7 +15,7 @@ from latentalign.core.factored import FactoredHead as FactoredHead
 from latentalign.core.factored import is_factored
 from latentalign.core.latent import D, Latent
 from latentalign.core.numerics import NEG_INF, at_least_float32, flat_rows
-from latentalign.core.vocabulary import chunks, fused_average, linear_log_prob
+from latentalign.core.vocabulary import chunks, fused_average, linear_log_prob, mixture_log_prob
 
 MAX_LOGITS = 2**22
 LOG_SPACE_BUFFERS = 6
@@ -143,6 +143,10 @@ def predictive_log_prob(
     batch = query.shape[:-1]
     pairs = Pairs.of(alignments, None)
     rows_log_weight = alignments.log_weight.flatten()[pairs.slot]
+    if is_factored(emit) and not torch.is_grad_enabled() and len(pairs.slot):
+        found = decoding_log_prob(emit, query, memory, alignments, pairs=pairs, max_logits=max_logits)
+        if found is not None:
+            return found
     if is_factored(emit):
         inputs: tuple[Tensor, ...] = (hidden_rows(emit, query, memory, alignments, pairs=pairs),)
         logits: Callable[..., Tensor] = emit.output
@@ -178,6 +182,32 @@ def predictive_log_prob(
         out = torch.zeros(batch.numel(), outputs, dtype=found.dtype, device=found.device)
         found = out.index_copy(0, torch.tensor(owners, device=found.device), found)
     return found.view(*batch, outputs)
+
+
+def decoding_log_prob(
+    head: FactoredHead,
+    query: Tensor,
+    memory: Tensor,
+    alignments: Alignments,
+    *,
+    pairs: Pairs,
+    max_logits: int,
+) -> Float[Tensor, "*batch V"] | None:
+    """The predictive distribution in probability space, for decoding; None where that would underflow."""
+    used, owner = compact(pairs.query, query.shape[:-1].numel())
+    hidden = hidden_rows(head, query, memory, alignments, pairs=pairs)
+    log_weight = alignments.log_weight.flatten()[pairs.slot]
+    output = head.output
+    found = mixture_log_prob(
+        hidden, output.weight, output.bias, log_weight=log_weight, owner=owner, max_logits=max_logits
+    )
+    if found.amin() == NEG_INF:
+        return None
+    batch = query.shape[:-1]
+    if len(used) == batch.numel():
+        return found.view(*batch, -1)
+    out = torch.zeros(batch.numel(), found.shape[1], dtype=found.dtype, device=found.device)
+    return out.index_copy(0, used, found).view(*batch, -1)
 
 
 def segment_log_sum_exp(value: Float[Tensor, "n V"], owner: Int[Tensor, "n"]) -> Float[Tensor, "m V"]:

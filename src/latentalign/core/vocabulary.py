@@ -211,6 +211,37 @@ def mean_average(log_weight: Tensor, log_p: Tensor, owner: Tensor, queries: int)
     return log_p.new_zeros(queries).index_add(0, owner, each), weight, each
 
 
+@torch.no_grad()
+def mixture_log_prob(
+    hidden: Float[Tensor, "N H"],
+    weight: Float[Tensor, "V H"],
+    bias: Float[Tensor, "V"] | None,
+    *,
+    log_weight: Float[Tensor, "N"],
+    owner: Int[Tensor, "N"],
+    max_logits: int,
+) -> Float[Tensor, "Q V"]:
+    """log sum_k w_k softmax(h_k W' + b) per owner 0..Q-1, without gradient; -inf where a float underflows.
+
+    Each chunk's weighted sum over its rows is one matrix product with the weights, which also divides by the
+    softmax's sums: the logits are passed over three times and no more.
+    """
+    queries = int(owner[-1]) + 1
+    out = torch.zeros(
+        queries, weight.shape[0], dtype=at_least_float32(hidden[:0]).dtype, device=hidden.device
+    )
+    for rows in chunks(len(owner), max(1, max_logits // weight.shape[0])):
+        logits = logits_of(hidden[rows], weight, bias)
+        total = logits.sub_(logits.amax(1, keepdim=True)).exp_().sum(1)
+        first, last = int(owner[rows][0]), int(owner[rows][-1]) + 1
+        share = torch.zeros(last - first, len(total), dtype=out.dtype, device=out.device)
+        place = torch.arange(len(total), device=out.device)
+        share[owner[rows] - first, place] = log_weight[rows].exp().to(out.dtype) / total
+        out[first:last].addmm_(share, logits)
+        del logits  # before the next chunk's exist
+    return out.log_()
+
+
 def linear_log_prob(
     hidden: Float[Tensor, "N H"],
     weight: Float[Tensor, "V H"],
