@@ -84,7 +84,7 @@ def everything(step: HistoryStep, limit: int, alpha: float, *, eos_loss: float =
 @pytest.mark.parametrize("seed", range(6))
 def test_a_wide_beam_finds_the_true_best_outputs(seed, alpha):
     step = HistoryStep([seed])
-    exhaustive = BeamSearch(beam=60, length_penalty=alpha, max_length_ratio=0, max_length_extra=4, nbest=5)
+    exhaustive = BeamSearch(beam=60, length_penalty=alpha, max_length_ratio=0.0, max_length_extra=4, nbest=5)
     found = search(exhaustive, step)[0]
     for hypothesis, (score, tokens, log_prob) in zip(found, everything(step, 4, alpha)[:5], strict=True):
         assert hypothesis.tokens == tokens
@@ -96,7 +96,7 @@ def test_a_wide_beam_finds_the_true_best_outputs(seed, alpha):
 @pytest.mark.parametrize("seed", range(4))
 def test_eos_norm_changes_the_ranking_and_not_the_reported_log_prob(seed):
     step = HistoryStep([seed])
-    config = BeamSearch(beam=60, max_length_ratio=0, max_length_extra=4, eos_norm=3.0, nbest=40)
+    config = BeamSearch(beam=60, max_length_ratio=0.0, max_length_extra=4, eos_norm=3.0, nbest=40)
     found = search(config, step, [2])[0]
     expected = everything(step, 4, 1.0, eos_loss=3.0 * 2)
     assert [h.tokens for h in found] == [tokens for _, tokens, _ in expected]
@@ -122,7 +122,7 @@ def test_a_beam_of_one_is_greedy():
             log_probs = step.row(0, tokens)
             log_probs[[PAD, BOS]] = -math.inf
             tokens = (*tokens, EOS if len(tokens) == 7 else int(log_probs.argmax()))
-        found = search(BeamSearch(beam=1, max_length_ratio=0, max_length_extra=7), step)[0]
+        found = search(BeamSearch(beam=1, max_length_ratio=0.0, max_length_extra=7), step)[0]
         assert [h.tokens for h in found] == [tokens[1:]]
 
 
@@ -179,7 +179,7 @@ def test_every_sentence_has_its_own_length_limit_and_ends_in_eos_there():
 def test_pad_and_bos_are_never_proposed_and_nothing_is_renormalised():
     table = torch.tensor([[-0.1, -0.2, -3.0, -2.0, -9.0, -9.0]], dtype=torch.float64)
     state = {"position": torch.zeros(1, dtype=torch.long)}
-    config = BeamSearch(beam=10, nbest=10, max_length_ratio=0, max_length_extra=3)
+    config = BeamSearch(beam=10, nbest=10, max_length_ratio=0.0, max_length_extra=3)
     (found,) = config(TableStep(table), state, source_lengths=lengths(1), **SPECIAL)
     assert all(set(h.tokens) <= {EOS, *WORDS} for h in found)
     assert found[0] == Hypothesis((EOS,), -3.0, -3.0, finished=True)
@@ -205,7 +205,7 @@ def test_only_what_is_alive_is_computed():
 
 
 def test_a_sentence_that_is_over_leaves_the_batch():
-    config = BeamSearch(beam=4, nbest=4, max_length_ratio=1, max_length_extra=2)
+    config = BeamSearch(beam=4, nbest=4, max_length_ratio=1.0, max_length_extra=2)
     alone, together = HistoryStep([5]), HistoryStep([5, 1, 2])
     search(config, alone, [40])
     search(config, together, [40, 0, 1])  # limits 42, 2 and 3
@@ -220,7 +220,7 @@ def test_ties_go_to_the_lower_token_and_then_to_the_better_parent():
     assert column.tolist() == [[1, 2, 3], [0, 1, 2]]
     assert top.tolist() == [[2.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
     flat = torch.full((1, 6), -2.0, dtype=torch.float64)
-    config = BeamSearch(beam=5, nbest=5, max_length_ratio=0, max_length_extra=3, length_penalty=0.0)
+    config = BeamSearch(beam=5, nbest=5, max_length_ratio=0.0, max_length_extra=3, length_penalty=0.0)
     (found,) = config(
         TableStep(flat), {"position": torch.zeros(1, dtype=torch.long)}, source_lengths=lengths(1), **SPECIAL
     )
@@ -243,7 +243,7 @@ def test_where_eos_is_impossible_the_output_is_marked_unfinished():
     table = torch.full((1, 6), -1.0, dtype=torch.float64)
     table[0, EOS] = -math.inf
     state = {"position": torch.zeros(2, dtype=torch.long)}
-    config = BeamSearch(beam=2, max_length_ratio=0, max_length_extra=3)
+    config = BeamSearch(beam=2, max_length_ratio=0.0, max_length_extra=3)
     for (h,) in config(TableStep(table), state, source_lengths=lengths(1, 1), **SPECIAL):
         assert h == Hypothesis((A, A), -2.0, -2.0 / (7 / 6), finished=False)
 
