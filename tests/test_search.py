@@ -107,7 +107,7 @@ def test_eos_norm_changes_the_ranking_and_not_the_reported_log_prob(seed):
 
 def test_stopping_early_saves_work_and_loses_nothing():
     """n best from a search that may stop early = the first n of one that has to fill its whole beam."""
-    settings = {"beam": 8, "max_length_ratio": 0, "max_length_extra": 12}
+    settings = {"beam": 8, "max_length_ratio": 0.0, "max_length_extra": 12}
     seeds = list(range(8))
     early, full = HistoryStep(seeds, sharpness=3.0), HistoryStep(seeds, sharpness=3.0)
     best = search(BeamSearch(**settings, nbest=2), early)
