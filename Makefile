@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 2
 
 .PHONY: demo test test-fast lint types check install clean
 demo: $(READY)
-	$(BIN)/latentalign reproduce --data demo --rows soft,variational-sample --out demo-out --set training.epochs=4
+	$(BIN)/latentalign reproduce --data demo --rows soft,variational-sample --out demo-out --set training.epochs=7
 
 test: lint types
 	$(BIN)/python -m pytest -n 2 --durations=10
