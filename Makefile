@@ -7,7 +7,8 @@ export OMP_NUM_THREADS ?= 2
 
 .PHONY: demo test test-fast lint types check install clean
 demo: $(READY)
-	$(BIN)/latentalign reproduce --data demo --rows soft,variational-sample --out demo-out --set training.epochs=7
+	$(BIN)/latentalign reproduce --data demo --rows soft,variational-sample --jobs 2 --out demo-out \
+	  --set training.epochs=7 --set training.threads=1
 
 test: lint types
 	$(BIN)/python -m pytest -n 2 --durations=10

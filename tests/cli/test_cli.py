@@ -236,10 +236,21 @@ def test_known_corpora_come_from_a_local_copy_and_are_checked(tmp_path, corpora)
     assert b"sha256" in done.stderr
 
 
+def test_a_failed_row_does_not_lose_the_others(tmp_path, files):
+    shutil.copytree(files, tmp_path / "out" / "data")
+    small = [f"--set={o}" for o in (*SIZES, "training.max_steps=3", "search.beam=2")]
+    (tmp_path / "out" / "runs" / "marginal-0").mkdir(parents=True)
+    (tmp_path / "out" / "runs" / "marginal-0" / "tokenizer.json").write_text("damaged")
+    done = run("reproduce", "--out", tmp_path / "out", "--rows", "marginal,soft", *small)
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [r["objective"] for r in results] == ["soft"]
+    assert b"failed" in done.stderr
+
+
 def test_reproduce_trains_rows_writes_tables_and_never_trains_twice(tmp_path, files):
     small = [f"--set={o}" for o in (*SIZES, "training.max_steps=3", "search.beam=2")]
     shutil.copytree(files, tmp_path / "out" / "data")
-    arguments = ["reproduce", "--out", tmp_path / "out", "--rows", "soft,marginal", *small]
+    arguments = ["reproduce", "--out", tmp_path / "out", "--rows", "soft,marginal", "--jobs", 2, *small]
     shown = run(*arguments).stdout.decode()
     assert "brackets are gold links" in shown
     results = json.loads((tmp_path / "out" / "results.json").read_text())

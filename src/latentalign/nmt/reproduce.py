@@ -5,23 +5,27 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from latentalign import config as recipes
 from latentalign.data import demo
 from latentalign.errors import InputError
 from latentalign.nmt.align import encode_pairs, in_order
 from latentalign.nmt.figures import draw_in_terminal
 from latentalign.nmt.link_formats import read_gold
-from latentalign.nmt.task import Trained
+from latentalign.nmt.task import NMTConfig, Trained
 from latentalign.textfiles import read_parallel
 from latentalign.training.checkpoint import write_bytes_atomic, write_json_atomic
+from latentalign.training.run import Run
 
 ROWS = (
     "soft",
@@ -53,6 +57,8 @@ class Plan:
     seeds: int
     out: Path
     overrides: Sequence[str] = ()
+    jobs: int = 1
+    """Rows trained at a time, each in a process of its own."""
 
     def __post_init__(self) -> None:
         unknown = [row for row in self.rows if row not in ROWS]
@@ -66,11 +72,13 @@ class Plan:
         return self.out / "rows" / f"{row}-{seed}.json"
 
 
-def plan_for(data: str, rows: Sequence[str], seeds: int, out: Path, overrides: Sequence[str]) -> Plan:
+def plan_for(
+    data: str, rows: Sequence[str], seeds: int, out: Path, overrides: Sequence[str], *, jobs: int = 1
+) -> Plan:
     """A plan for the demo, a known corpus or any recipe; the demo's data is generated into `out`."""
     if data != "demo":
         recipe = data if data.endswith(".toml") or "/" in data else f"nmt/{data}"
-        return Plan(recipe, rows, seeds, out, tuple(overrides))
+        return Plan(recipe, rows, seeds, out, tuple(overrides), jobs)
     folder = out / "data"
     if not (folder / "test.gold").is_file():
         demo.write(folder, overwrite=True)
@@ -80,27 +88,21 @@ def plan_for(data: str, rows: Sequence[str], seeds: int, out: Path, overrides: S
         for key, end in (("source", "de"), ("target", "en"), ("gold", "gold"))
         if not (split == "train" and key == "gold")
     ]
-    return Plan("nmt/demo", rows, seeds, out, (*files, *overrides))
+    return Plan("nmt/demo", rows, seeds, out, (*files, *overrides), jobs)
 
 
 def reproduce(plan: Plan) -> list[dict[str, Any]]:
     """Train and evaluate what is not finished yet, then write results.json and tables.md."""
-    console = Console(stderr=True)
     work = [(row, seed) for row in plan.rows for seed in range(plan.seeds)]
-    failures = []
-    for number, (row, seed) in enumerate(work, start=1):
-        if plan.finished(row, seed).is_file():
-            console.print(f"[{number}/{len(work)}] {row}, seed {seed}: finished before", highlight=False)
-            continue
-        console.print(f"[{number}/{len(work)}] {row}, seed {seed}", highlight=False)
-        try:
-            record = one_row(plan, row, seed)
-        except RowFailed as error:
-            console.print(f"  {row} failed: {error}", highlight=False)
-            failures.append(row)
-            continue
-        plan.finished(row, seed).parent.mkdir(parents=True, exist_ok=True)
-        write_json_atomic(plan.finished(row, seed), record)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[news]}"),
+        TimeElapsedColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console) as bars, ThreadPoolExecutor(plan.jobs) as pool:
+        failures = [row for row in pool.map(lambda w: attempt(plan, *w, bars=bars), work) if row is not None]
     results = [json.loads(plan.finished(*w).read_text()) for w in work if plan.finished(*w).is_file()]
     if not results:
         raise InputError(f"no row could be trained: {', '.join(failures)}")
@@ -109,20 +111,49 @@ def reproduce(plan: Plan) -> list[dict[str, Any]]:
     return results
 
 
+def attempt(plan: Plan, row: str, seed: int, *, bars: Progress) -> str | None:
+    """Train and evaluate a row unless that was done before; its name if it failed."""
+    epochs = recipes.load(plan.recipe, NMTConfig, plan.overrides).training.epochs
+    bar = bars.add_task(f"{row}, seed {seed}", total=epochs, news="")
+    if plan.finished(row, seed).is_file():
+        bars.update(bar, completed=epochs, news="finished before")
+        return None
+    try:
+        record = one_row(plan, row, seed, tell=lambda: tell(plan.run(row, seed), bars, bar))
+    except RowFailed as error:
+        bars.update(bar, news=f"failed: {error}")
+        return row
+    plan.finished(row, seed).parent.mkdir(parents=True, exist_ok=True)
+    write_json_atomic(plan.finished(row, seed), record)
+    bars.update(bar, completed=epochs, news=f"ppl {record['ppl']:.3f}, finished")
+    return None
+
+
+def tell(run: Path, bars: Progress, bar: TaskID) -> None:
+    """Show how far a training is, from its metrics."""
+    history = Run(run).history()
+    if history:
+        measured = [r for r in history if r["kind"] == "validation"]
+        speed = next((r["tokens_per_second"] for r in reversed(history) if r["kind"] == "training"), 0.0)
+        ppl = f"ppl {measured[-1]['ppl']:.3f}, " if measured else ""
+        news = f"{ppl}bound {history[-1]['bound']:.3f}, {speed:,.0f} tokens/s"
+        bars.update(bar, completed=len(measured), news=news)
+
+
 class RowFailed(Exception):
     """A row's process ended badly; the others go on."""
 
 
-def one_row(plan: Plan, row: str, seed: int) -> dict[str, Any]:
+def one_row(plan: Plan, row: str, seed: int, *, tell: Callable[[], None]) -> dict[str, Any]:
     """Train one row and evaluate it on the test set."""
     run = plan.run(row, seed)
     options = [f"--set={o}" for o in (*plan.overrides, f"training.seed={seed}")]
     if row == "relaxed" and not any(o.startswith("training.warm_start") for o in plan.overrides):
         options.append("--set=training.warm_start_epochs=3")
-    trained = child(
-        "train", plan.recipe, f"--out={run}", f"--objective={row}", "--resume", *options, "--json"
-    )
-    measured = child("evaluate", str(run), "--json")
+    log = plan.out / "logs" / f"{row}-{seed}.log"
+    train = ["train", plan.recipe, f"--out={run}", f"--objective={row}", "--resume", *options, "--json"]
+    trained = child(train, log, tell)
+    measured = child(["evaluate", str(run), "--json"], log, tell)
     return {
         "objective": row,
         "seed": seed,
@@ -135,17 +166,25 @@ def one_row(plan: Plan, row: str, seed: int) -> dict[str, Any]:
     }
 
 
-def child(*arguments: str) -> dict[str, Any]:
-    """A subcommand in a process of its own; its progress shows, its one JSON object comes back."""
-    done = subprocess.run(
-        [sys.executable, "-m", "latentalign", *arguments], stdout=subprocess.PIPE, check=False
-    )
-    if done.returncode in (130, 143) or done.returncode < 0:
-        raise KeyboardInterrupt
-    if done.returncode != 0:
-        raise RowFailed(f"`latentalign {arguments[0]}` ended with {done.returncode}")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+def child(arguments: Sequence[str], log: Path, tell: Callable[[], None]) -> dict[str, Any]:
+    """A subcommand in a process of its own: messages into a log, one JSON object back."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "latentalign", *arguments]
+    with (
+        open(log, "ab") as messages,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=messages) as process,
+    ):
+        while True:
+            try:
+                answer, _ = process.communicate(timeout=1.0)
+                break
+            except subprocess.TimeoutExpired:
+                tell()
+    if process.returncode != 0:
+        said = log.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-1]
+        raise RowFailed(f"`latentalign {arguments[0]}` ended with {process.returncode}: {said} ({log})")
+    found: dict[str, Any] = json.loads(answer)
+    return found
 
 
 def grouped(results: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
