@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -229,8 +230,8 @@ def markdown(results: Sequence[dict[str, Any]]) -> str:
 def show(plan: Plan, results: Sequence[dict[str, Any]], *, sentences: int = 3) -> None:
     """The table, a few alignments drawn in the terminal, and where the files are."""
     console = Console()
-    table = Table(title=f"{plan.recipe}, test set")
-    table.add_column("objective")
+    table = Table(title=f"{plan.recipe}, test set", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("objective", no_wrap=True)
     for heading in SHOWN:
         table.add_column(heading, justify="right")
     for row, records in grouped(results).items():
