@@ -5,6 +5,7 @@ Exact, hard and variational alignment models for PyTorch, after *Latent Alignmen
 
 from latentalign.core.alignments import Alignments, Mixed, OneHot
 from latentalign.core.baselines import BASELINES, Baseline, LearnedBaseline, RunningMean
+from latentalign.core.certified import Certified, certified_marginal
 from latentalign.core.diagnostics import (
     dense_probability,
     elbo_gap,
@@ -38,14 +39,7 @@ from latentalign.core.objectives import (
     marginal,
     soft,
 )
-from latentalign.core.predict import (
-    Certified,
-    Predict,
-    certified_marginal,
-    exact_posterior,
-    log_predictive,
-    parse_predict,
-)
+from latentalign.core.predict import Predict, exact_posterior, log_predictive, parse_predict
 from latentalign.core.scores import BilinearScore, DotScore, MLPScore
 from latentalign.core.svi import SVI
 from latentalign.nn.attention import LatentAttention, PosteriorNetwork

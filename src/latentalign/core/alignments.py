@@ -71,6 +71,19 @@ class OneHot(Alignments):
                 )
         return rows.unsqueeze(-1) * memory.shape[-2] + self.index
 
+    def first_of_equals(self) -> Int[Tensor, "*batch K"]:
+        """For every alignment the place of the first that selects the same member."""
+        same = self.index.unsqueeze(-1) == self.index.unsqueeze(-2)
+        return same.long().argmax(-1)
+
+    def merged(self) -> OneHot:
+        """The same average with equal members taken together: the first carries the weight of all of them."""
+        first = self.first_of_equals()
+        k = first.shape[-1]
+        together = first.unsqueeze(-2) == torch.arange(k, device=first.device).unsqueeze(-1)
+        weight = self.log_weight.unsqueeze(-2).expand(together.shape).masked_fill(~together, NEG_INF)
+        return OneHot(self.index, log_sum_exp(weight), self.log_prob)
+
     def contexts(self, memory: Float[Tensor, "*#batch T D"]) -> Float[Tensor, "*batch K D"]:
         chosen = self.flat_index(memory)[self.present]
         out = memory.new_zeros(*self.index.shape, memory.shape[-1])

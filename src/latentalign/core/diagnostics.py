@@ -15,7 +15,7 @@ from latentalign.core.distributions import Categorical
 from latentalign.core.emission import EmissionLatent
 from latentalign.core.expectations import Enumerate
 from latentalign.core.latent import Latent
-from latentalign.core.multisample import draw
+from latentalign.core.multisample import weigh
 from latentalign.core.numerics import at_least_float32, flat_rows
 from latentalign.core.objectives import Hard, Variational, marginal
 from latentalign.core.predict import exact_posterior
@@ -52,7 +52,7 @@ def iwae_bound(
     latent: Latent[Any], n: int, draws: Int[Tensor, "*batch n"] | None = None
 ) -> Float[Tensor, "*batch"]:
     """One estimate of E_q[log 1/n sum_k p(z_k) f(z_k) / q(z_k)] (Burda et al. 2016)."""
-    return draw(latent, "iwae_bound", n, draws).bound()
+    return weigh(latent, "iwae_bound", n, draws).bound()
 
 
 @dataclass(frozen=True, eq=False)

@@ -275,24 +275,33 @@ class EmissionLatent(Latent[D]):
         if not is_factored(self.emit) or k * self.emit.output.out_features > self.max_logits:
             plain = super().log_marginal if marginal else super().mean_log_likelihood
             return plain(alignments)
-        assert self.query is not None
-        check_shapes(self.query, alignments, self.target)
+        head, query = self.emit, self.query
+        assert query is not None
+        check_shapes(query, alignments, self.target)
+        return self.average_rows(
+            lambda pairs: hidden_rows(head, query, self.memory, alignments, pairs=pairs),
+            alignments,
+            marginal=marginal,
+        )
+
+    def average_rows(
+        self, hidden: Callable[[Pairs], Tensor], alignments: Alignments, *, marginal: bool
+    ) -> Float[Tensor, "*batch"]:
+        """The fused average of a factored head whose hidden layer is given for every pair that exists."""
+        assert is_factored(self.emit)
         pairs = Pairs.of(alignments, self.query_mask)
         used, owner = compact(pairs.query, self.target.numel())
         target = self.target.flatten()[pairs.query]
         output = self.emit.output
         check_targets(target, output.out_features)
-        hidden = hidden_rows(self.emit, self.query, self.memory, alignments, pairs=pairs)
-        log_weight = alignments.log_weight.flatten().index_select(0, pairs.slot)
-        starts = query_borders(owner, self.max_logits // output.out_features)
         value = fused_average(
-            hidden,
+            hidden(pairs),
             output.weight,
             output.bias,
             target,
-            log_weight=log_weight,
+            log_weight=alignments.log_weight.flatten().index_select(0, pairs.slot),
             owner=owner,
-            starts=starts,
+            starts=query_borders(owner, self.max_logits // output.out_features),
             marginal=marginal,
         )
         out = torch.zeros(self.target.numel(), dtype=value.dtype, device=value.device)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from latentalign.core.alignments import OneHot
 from latentalign.core.latent import Estimate, Latent
-from latentalign.core.numerics import NEG_INF, log_sum_exp, masked_log_softmax
+from latentalign.core.numerics import NEG_INF, log_sum_exp
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,13 +33,21 @@ class Weighted:
         return self.drawn.log_expect_exp(self.log_weight)
 
 
-def draw(latent: Latent[Any], who: str, n: int, draws: Int[Tensor, "*batch n"] | None) -> Weighted:
-    """n draws of q and their log-probabilities under prior, likelihood and q."""
+def draw(
+    latent: Latent[Any], who: str, n: int, draws: Int[Tensor, "*batch n"] | None
+) -> tuple[OneHot, Float[Tensor, "*batch n"]]:
+    """n draws of q, and their log-probabilities under the prior."""
     inferred = latent.categorical(who).require_inferred(who)
     drawn = inferred.sample(n) if draws is None else inferred.at(draws)
-    present = drawn.present
-    log_prior = latent.prior.log_prob_of(drawn.index).masked_fill(~present, 0.0)
-    return Weighted(drawn, log_prior, latent.log_likelihood(drawn), drawn.log_prob.masked_fill(~present, 0.0))
+    return drawn, latent.prior.log_prob_of(drawn.index)
+
+
+def weigh(latent: Latent[Any], who: str, n: int, draws: Int[Tensor, "*batch n"] | None) -> Weighted:
+    """n draws of q with their likelihoods; equal draws are computed once."""
+    drawn, log_prior = draw(latent, who, n, draws)
+    absent = ~drawn.present
+    log_f = latent.log_likelihood(drawn.merged()).gather(-1, drawn.first_of_equals())
+    return Weighted(drawn, *(x.masked_fill(absent, 0.0) for x in (log_prior, log_f, drawn.log_prob)))
 
 
 @dataclass(frozen=True)
@@ -57,18 +65,17 @@ class RWS:
     predict = "exact"
 
     def __call__(self, latent: Latent[Any], draws: Int[Tensor, "*batch n"] | None = None) -> Estimate:
-        s = draw(latent, "rws", self.n, draws)
-        log_weight = s.log_weight.detach()
-        share = masked_log_softmax(log_weight, s.drawn.present).exp().detach()
-        each = share * (s.log_prior + s.log_likelihood + s.log_inferred)
-        surrogate = each.masked_fill(share == 0, 0.0).sum(-1)  # 0 * -inf where the prior has no mass
-        return Estimate(s.bound(), surrogate, {"effective_samples": effective(share)})
-
-
-def effective(share: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]:
-    """1 / sum of squared shares: how many of the draws count (0 where there is no member)."""
-    squares = (share**2).sum(-1)
-    return torch.where(squares > 0, 1 / squares.clamp_min(1e-30), 0.0)
+        drawn, log_prior = draw(latent, "rws", self.n, draws)
+        # sum of share_k (log p + log f + log q) has the gradient of log sum_k exp(log w_k + log f) when log w_k
+        # moves as log p + log q do: one fused average gives bound and surrogate, equal draws computed once.
+        moving = log_prior + drawn.log_prob
+        possible = drawn.present & (moving > NEG_INF)
+        moving = moving.masked_fill(~possible, 0.0)
+        fixed = (log_prior - drawn.log_prob).masked_fill(~possible, NEG_INF).detach() + drawn.log_weight
+        weighted = OneHot(drawn.index, fixed + moving - moving.detach(), drawn.log_prob).merged()
+        bound = latent.log_marginal(weighted)
+        nothing = drawn.present.any(-1) & ~possible.any(-1)  # the prior has no mass on any draw
+        return Estimate(bound.masked_fill(nothing, NEG_INF), bound, {"distinct": weighted.present.sum(-1)})
 
 
 @dataclass(frozen=True)
@@ -89,7 +96,7 @@ class VIMCO:
         require_two(self.n)
 
     def __call__(self, latent: Latent[Any], draws: Int[Tensor, "*batch n"] | None = None) -> Estimate:
-        s = draw(latent, "vimco", self.n, draws)
+        s = weigh(latent, "vimco", self.n, draws)
         require_two(s.drawn.index.shape[-1])
         bound = s.bound()
         signal = (bound.unsqueeze(-1) - self.without_each(s.log_weight)).detach()

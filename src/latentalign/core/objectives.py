@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, get_args, runtime_checkable
 
 from jaxtyping import Int
 from torch import Tensor, nn
 
 from latentalign.core.baselines import build_baseline
-from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal
+from latentalign.core.certified import SHORTLIST, Tail, certified_marginal
+from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal, require_count
 from latentalign.core.expectations import Enumerate, GumbelSoftmax, Pathwise, ScoreFunction, SumAndSample
 from latentalign.core.latent import Estimate, Latent
 from latentalign.core.multisample import RWS, VIMCO
@@ -57,15 +58,41 @@ class Soft:
 
 @dataclass(frozen=True)
 class Marginal:
-    """log E_p[f(x, z)], by enumeration."""
+    """log E_p[f(x, z)]: by enumeration, or with a `tolerance` from the members that can matter."""
+
+    tolerance: float = 0.0
+    """What is left out is at most this share of what was found; at 0 nothing is left out."""
+    tail: Tail = "enumerate"
+    """With "sample", a query that needs more than `members` draws one of the rest."""
+    members: int = 2
+    shortlist: int = SHORTLIST
+    """Outputs in the screened bound of the unvisited; 0 for the bound f <= 1."""
 
     family = "categorical"
     needs_inferred = False
     predict = "exact"
 
-    def __call__(self, latent: Latent[Any]) -> Estimate:
-        value = latent.log_marginal(latent.categorical("marginal").prior.enumerate())
-        return Estimate(value, value)
+    def __post_init__(self) -> None:
+        if not self.tolerance >= 0:
+            raise ValueError(f"tolerance must not be negative, got {self.tolerance}")
+        if self.tail not in get_args(Tail):
+            raise ValueError(f"tail must be one of {', '.join(get_args(Tail))}, got {self.tail!r}")
+        require_count("members", self.members)
+
+    def __call__(self, latent: Latent[Any], draws: Int[Tensor, "*batch 1"] | None = None) -> Estimate:
+        prior = latent.categorical("marginal").prior
+        if self.tolerance == 0 and self.tail == "enumerate":
+            value = latent.log_marginal(prior.enumerate())
+            return Estimate(value, value)
+        found = certified_marginal(
+            latent,
+            self.tolerance,
+            tail=self.tail,
+            members=self.members,
+            shortlist=self.shortlist,
+            draws=draws,
+        )
+        return Estimate(found.value, found.value, {"visited": found.visited, "gap": found.gap})
 
 
 @dataclass(frozen=True)

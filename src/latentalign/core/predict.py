@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-import torch
-import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from latentalign.core.alignments import Alignments, Mixed, OneHot
 from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal
 from latentalign.core.latent import Latent
-from latentalign.core.numerics import NEG_INF, log_sum_exp
 
 
 @runtime_checkable
@@ -86,49 +82,3 @@ def exact_posterior(latent: Latent[Any]) -> Categorical:
     prior = latent.categorical("the exact posterior").prior
     joint = prior.log_probs.masked_fill(~prior.mask, 0.0) + latent.log_likelihood(prior.enumerate())
     return Categorical.from_scores(joint, prior.mask)
-
-
-@dataclass(frozen=True, eq=False)
-class Certified:
-    """A marginal with a proof: log p lies between `value` and `value + gap`."""
-
-    value: Float[Tensor, "*batch"]
-    gap: Float[Tensor, "*batch"]
-    """log(1 + left out / found), at most log(1 + tolerance)."""
-    visited: Int[Tensor, "*batch"]
-    """How many members were evaluated."""
-
-
-def certified_marginal(latent: Latent[Any], tolerance: float) -> Certified:
-    """log p(y | x, x~) from the members that can matter.
-
-    Members are visited in order of prior mass until the mass not yet visited is at most `tolerance` times
-    the probability found: f <= 1, so what is left out cannot add more.
-    """
-    if not tolerance >= 0:
-        raise ValueError(f"tolerance must not be negative, got {tolerance}")
-    prior = latent.categorical("the certified marginal").prior
-    log_prob, order = prior.log_probs.sort(dim=-1, descending=True)
-    # Mass of the members from rank k on, summed from the small end so that tails keep their digits.
-    log_tail = log_prob.detach().flip(-1).logcumsumexp(-1).flip(-1).masked_fill(log_prob == NEG_INF, NEG_INF)
-    log_tolerance = math.log(tolerance) if tolerance else NEG_INF
-    joint: list[Tensor] = []
-    visited = torch.zeros_like(order[..., 0])
-    exists = log_prob > NEG_INF
-    open_: Bool[Tensor, "*batch"] = exists.any(-1)
-    found = torch.full_like(log_tail[..., 0], NEG_INF)
-    for rank in range(order.shape[-1]):
-        open_ = open_ & exists[..., rank] & (log_tail[..., rank] > log_tolerance + found)
-        if not open_.any():
-            break
-        weight = torch.zeros_like(log_tail[..., :1]).masked_fill(~open_.unsqueeze(-1), NEG_INF)
-        one = OneHot(order[..., rank : rank + 1], weight, log_prob[..., rank : rank + 1])
-        value = latent.log_likelihood(one).squeeze(-1) + log_prob[..., rank].masked_fill(~open_, 0.0)
-        joint.append(value.masked_fill(~open_, NEG_INF))
-        found = torch.logaddexp(found, joint[-1].detach())
-        visited = visited + open_
-    some = exists.any(-1)
-    value = log_sum_exp(torch.stack(joint, -1)) if joint else torch.zeros_like(found)
-    left = log_tail.gather(-1, visited.clamp(max=order.shape[-1] - 1).unsqueeze(-1)).squeeze(-1)
-    gap = F.softplus(left - found).masked_fill(~some | (visited >= exists.sum(-1)), 0.0)
-    return Certified(value.masked_fill(~some, 0.0), gap, visited)
