@@ -1,0 +1,201 @@
+"""Marginal likelihood from few members, with a proof of what the others could add.
+
+The prior stays normalised over all members. An upper bound on each member's joint probability p_i f_i(y) says in
+which order to visit them and how much the unvisited can still hold: by itself f <= 1, and for a factored head the
+screened bound exp(logit_y) / (sum of exp(logit) over a shortlist of outputs and y), which leaves most of the
+normaliser's terms out and so can only be too large.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from latentalign.core.alignments import OneHot
+from latentalign.core.distributions import Categorical
+from latentalign.core.emission import EmissionLatent, Pairs, hidden_rows
+from latentalign.core.factored import is_factored
+from latentalign.core.latent import Latent
+from latentalign.core.numerics import NEG_INF, at_least_float32
+from latentalign.core.vocabulary import linear_log_prob
+
+Tail = Literal["enumerate", "sample"]
+SHORTLIST = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Certified:
+    """A marginal with a proof: log p lies between `value` and `value + gap`."""
+
+    value: Float[Tensor, "*batch"]
+    gap: Float[Tensor, "*batch"]
+    """log(1 + left out / found): at most log(1 + tolerance) where no tail was sampled."""
+    visited: Int[Tensor, "*batch"]
+    """How many members were evaluated for the value."""
+
+
+def certified_marginal(
+    latent: Latent[Any],
+    tolerance: float,
+    *,
+    tail: Tail = "enumerate",
+    members: int = 2,
+    shortlist: int = SHORTLIST,
+    draws: Int[Tensor, "*batch 1"] | None = None,
+) -> Certified:
+    """log p(y | x, x~) from the members that can matter.
+
+    Members are visited in order of their bound until what is left out is at most `tolerance` times what the first
+    of them was found to hold. With `tail="sample"` a query that would need more than `members` visits those and one
+    of the rest, drawn in proportion to its bound and weighted by what it stands for: an unbiased estimate of p, so
+    a lower bound of log p in the mean, and no proof.
+
+    A head that is not factored and has noise of its own (dropout) is asked twice, with two noises: then `gap` is
+    what it says, but may be above the tolerance.
+    """
+    if not tolerance >= 0:
+        raise ValueError(f"tolerance must not be negative, got {tolerance}")
+    prior: Categorical = latent.categorical("the certified marginal").prior
+    source = source_of(latent, shortlist)
+    exists = prior.log_probs > NEG_INF
+    with torch.no_grad():
+        bound = prior.log_probs.detach() + source.log_bound()
+        lowest = torch.finfo(bound.dtype).min  # a member that exists comes before those that do not
+        bound, order = bound.clamp_min(lowest).masked_fill(~exists, NEG_INF).sort(-1, descending=True)
+        # What ranks k and later may hold, summed from the small end so that tails keep their digits.
+        left = bound.flip(-1).logcumsumexp(-1).flip(-1).masked_fill(bound == NEG_INF, NEG_INF)
+        found = source.log_likelihood(order[..., :1], exists.any(-1, keepdim=True)).squeeze(-1)
+        found = found + prior.log_probs.detach().gather(-1, order[..., :1]).squeeze(-1)
+        needed = (left > (math.log(tolerance) if tolerance else NEG_INF) + found.unsqueeze(-1)).sum(-1)
+        needed = needed.clamp_min(1).minimum(exists.sum(-1))
+        sampled = needed > members if tail == "sample" else torch.zeros_like(needed, dtype=torch.bool)
+        visited = needed.masked_fill(sampled, members)
+        chosen = torch.arange(order.shape[-1], device=order.device) < visited.unsqueeze(-1)
+        index, log_proposal = order, torch.zeros_like(bound)
+        if sampled.any():
+            drawn, share = draw_rest(bound, order, members, draws)
+            index, log_proposal = torch.cat([order, drawn], -1), torch.cat([log_proposal, share], -1)
+            chosen = torch.cat([chosen, sampled.unsqueeze(-1)], -1)
+    log_prob = prior.log_prob_of(index)
+    alignments = OneHot(index, (log_prob - log_proposal).masked_fill(~chosen, NEG_INF), log_prob)
+    value = source.log_marginal(alignments)
+    rest = left.gather(-1, visited.clamp(max=left.shape[-1] - 1).unsqueeze(-1)).squeeze(-1)
+    gap = F.softplus(rest - value.detach()).masked_fill(visited >= exists.sum(-1), 0.0)
+    return Certified(value, gap, visited + sampled)
+
+
+def draw_rest(
+    bound: Float[Tensor, "*batch T"],
+    order: Int[Tensor, "*batch T"],
+    first: int,
+    draws: Int[Tensor, "*batch 1"] | None,
+) -> tuple[Int[Tensor, "*batch 1"], Float[Tensor, "*batch 1"]]:
+    """One member of rank `first` or later in proportion to its bound, and the log-probability of that draw."""
+    ranks = torch.arange(bound.shape[-1], device=bound.device)
+    rest = Categorical.from_scores(bound, (ranks >= first) & (bound > NEG_INF))
+    rank = rest.sample_index(1) if draws is None else (order == draws).long().argmax(-1, keepdim=True)
+    return order.gather(-1, rank), rest.log_prob_of(rank).masked_fill(~rest.mask.any(-1, keepdim=True), 0.0)
+
+
+@runtime_checkable
+class Source(Protocol):
+    """What the certificate asks of a latent choice; the same noise every time."""
+
+    def log_bound(self) -> Tensor:
+        """Above log f of every member, (*batch, T) or a number."""
+
+    def log_likelihood(self, index: Int[Tensor, "*batch 1"], exists: Bool[Tensor, "*batch 1"]) -> Tensor:
+        """log f of one member a query."""
+
+    def log_marginal(self, alignments: OneHot) -> Float[Tensor, "*batch"]:
+        """log of the weighted sum of f."""
+
+
+def source_of(latent: Latent[Any], shortlist: int) -> Source:
+    """The fast source where the head allows it."""
+    if isinstance(latent, EmissionLatent) and is_factored(latent.emit) and latent.target.numel():
+        return HeadSource(latent, shortlist)
+    return PlainSource(latent)
+
+
+@dataclass(frozen=True)
+class PlainSource:
+    """Any likelihood that is a probability: f <= 1."""
+
+    latent: Latent[Any]
+
+    def log_bound(self) -> Tensor:
+        return torch.zeros(())
+
+    def log_likelihood(self, index: Tensor, exists: Tensor) -> Tensor:
+        weight = torch.zeros(index.shape, dtype=self.latent.prior.log_probs.dtype, device=index.device)
+        weight = weight.masked_fill(~exists, NEG_INF)
+        return self.latent.log_likelihood(OneHot(index, weight, weight))
+
+    def log_marginal(self, alignments: OneHot) -> Tensor:
+        return self.latent.log_marginal(alignments)
+
+
+class HeadSource:
+    """A factored head: the hidden layer of every (query, member) is formed once, and its noise with it."""
+
+    def __init__(self, latent: EmissionLatent[Categorical], shortlist: int) -> None:
+        self.latent, self.shortlist = latent, shortlist
+        assert latent.query is not None and is_factored(latent.emit)
+        everything = latent.prior.enumerate()
+        pairs = Pairs.of(everything, latent.query_mask)
+        self.hidden = hidden_rows(latent.emit, latent.query, latent.memory, everything, pairs=pairs)
+        self.output, self.pairs = latent.emit.output, pairs
+        self.target = latent.target.flatten()[pairs.query]
+        row = torch.zeros(latent.prior.log_probs.numel(), dtype=torch.long, device=pairs.slot.device)
+        row[pairs.slot] = torch.arange(len(pairs.slot), device=row.device)
+        self.row = row.view(latent.prior.log_probs.shape)
+
+    def log_bound(self) -> Tensor:
+        """The screened bound; the shortlist is the outputs that are most frequent among the targets at hand."""
+        hidden, weight, bias = self.hidden.detach(), self.output.weight, self.output.bias
+        out = torch.zeros(self.row.shape, dtype=at_least_float32(hidden[:0]).dtype, device=hidden.device)
+        if self.shortlist < 1:
+            return out
+        counts = self.latent.target.flatten().bincount()
+        common = counts.topk(min(self.shortlist, int((counts > 0).sum()))).indices
+        logits = at_least_float32(F.linear(hidden, weight[common].to(hidden.dtype)))
+        own = at_least_float32((hidden * weight.to(hidden.dtype).index_select(0, self.target)).sum(-1))
+        if bias is not None:
+            logits, own = logits + bias[common], own + bias[self.target]
+        logits = logits.masked_fill(common == self.target.unsqueeze(-1), NEG_INF)  # y is counted once
+        bound = own - torch.logaddexp(own, logits.logsumexp(-1))
+        # What rounding could hide; log f itself never exceeds 0.
+        slack = 8 * torch.finfo(hidden.dtype).eps * own.abs().clamp_min(1)
+        bound = (bound + slack).clamp_max(0).nan_to_num(0.0)
+        return out.flatten().index_copy(0, self.pairs.slot, bound.to(out.dtype)).view(out.shape)
+
+    def log_marginal(self, alignments: OneHot) -> Tensor:
+        row = self.row.gather(-1, alignments.index)
+        width = int(alignments.present.sum(-1).max())
+        if width * self.output.out_features <= self.latent.max_logits:
+            return self.latent.average_rows(
+                lambda pairs: self.hidden.index_select(0, row.flatten()[pairs.slot]),
+                alignments,
+                marginal=True,
+            )
+        present = alignments.present
+        return alignments.log_expect_exp(self.evaluate(row, present, self.hidden))
+
+    def log_likelihood(self, index: Tensor, exists: Tensor) -> Tensor:
+        return self.evaluate(self.row.gather(-1, index), exists, self.hidden.detach())
+
+    def evaluate(self, row: Tensor, exists: Tensor, hidden: Tensor) -> Tensor:
+        """log f of the rows that exist, 0 elsewhere."""
+        rows = row[exists]
+        weight, bias, limit = self.output.weight, self.output.bias, self.latent.max_logits
+        log_f = linear_log_prob(
+            hidden.index_select(0, rows), weight, bias, self.target[rows], max_logits=limit
+        )
+        return torch.zeros(row.shape, dtype=log_f.dtype, device=log_f.device).masked_scatter(exists, log_f)
