@@ -2,7 +2,8 @@
 
 A step's state is a dict of tensors with hypotheses first. What belongs to a sentence (encoder memory, masks)
 is kept once by the owner of the step; the state then holds an int64 tensor `sentence` that indexes it, so
-that the search moves only what differs between hypotheses.
+that the search moves only what differs between hypotheses. A state that holds `log_prob` finds there, at every
+step, what each hypothesis has gathered so far.
 """
 
 import math
@@ -118,6 +119,8 @@ class BeamSearch:
         banned = torch.tensor(sorted({bos, pad} - {eos}), dtype=torch.long, device=source_lengths.device)
         sentences, live = self._start(source_lengths, bos)
         while len(live.history):
+            if "log_prob" in state:
+                state["log_prob"] = live.log_prob
             log_probs, state = step(live.history[:, -1], state)
             allowed = self._allowed(log_probs.index_fill(1, banned, NEVER), sentences, live, eos=eos)
             picks = self._pick(log_probs, allowed, sentences, live=live)

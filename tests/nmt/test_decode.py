@@ -1,11 +1,13 @@
 """Translation: scores are the model's own, batching never matters, N lines in are N lines out."""
 
+import math
 import random
 
 import pytest
 import torch
 
 from latentalign import parse_predict
+from latentalign.core import vocabulary
 from latentalign.core.predict import log_predictive
 from latentalign.nmt.decode import Translator, pair_batch
 from latentalign.nmt.translate import Settings, output_alignments, translate_lines
@@ -32,6 +34,28 @@ def test_unpenalised_scores_are_the_models_own_log_probability(trained, lines, h
                 own = log_predictive(trained.model.latent(batch), predict).sum()
             assert h.log_prob == pytest.approx(float(own), abs=1e-5)
             assert h.score == pytest.approx(h.log_prob)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_certified_decoding_is_exact_decoding_to_the_tolerance(trained, lines, beam, monkeypatch):
+    """The same outputs but for near ties, each with the exact probability to 1 + tolerance a token."""
+    rows = []
+    original = vocabulary.logits_of
+    monkeypatch.setattr(vocabulary, "logits_of", lambda h, *a: rows.append(len(h)) or original(h, *a))
+    sources = [e.ids for e in trained.tokenizer.encode_source_batch(lines)]
+    search = BeamSearch(beam=beam, length_penalty=0.0)
+    found, used = {}, {}
+    for how in ("exact", "certified:1e-9", "certified:0.01"):
+        rows.clear()
+        found[how] = [h[0] for h in Translator(trained.model, search, parse_predict(how))(sources)]
+        used[how] = sum(rows)
+    assert [h.tokens for h in found["certified:1e-9"]] == [h.tokens for h in found["exact"]]
+    assert used["certified:0.01"] < used["certified:1e-9"] <= used["exact"]
+    for source, h in zip(sources, found["certified:0.01"], strict=True):
+        batch = pair_batch([source], [list(h.tokens[:-1])])
+        with torch.no_grad():
+            own = float(log_predictive(trained.model.latent(batch), parse_predict("exact")).sum())
+        assert own - len(h.tokens) * math.log(1.01) - 1e-4 <= h.log_prob <= own + 1e-4
 
 
 def test_batch_size_and_order_give_the_same_text(trained, lines):

@@ -9,6 +9,7 @@ normaliser's terms out and so can only be too large.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -103,6 +104,67 @@ def draw_rest(
     return order.gather(-1, rank), rest.log_prob_of(rank).masked_fill(~rest.mask.any(-1, keepdim=True), 0.0)
 
 
+FIRST_TAIL = 0.05
+"""Prior mass that a first look at a hypothesis may leave out."""
+
+
+def beam_predictive(
+    prior: Categorical,
+    add: Callable[[Tensor, Tensor, Tensor, Tensor], None],
+    *,
+    outputs: int,
+    log_prob: Float[Tensor, "n"],
+    sentence: Int[Tensor, "n"],
+    beam: int,
+    tolerance: float,
+) -> Float[Tensor, "n V"]:
+    """log p(y | x, x~) of every output for n hypotheses of a beam search, from the members that can matter to it.
+
+    f <= 1, so what a hypothesis leaves out adds at most the prior mass left to any output. Members are visited in
+    order of mass until that, on top of the hypothesis' own probability so far (`log_prob`), is at most `tolerance`
+    times what the last place of its sentence's beam is already known to be worth. Every continuation worth a place
+    then has a probability within a factor 1 + tolerance of the exact one.
+
+    `add(out, owner, member, log_weight)` adds w f(x, member) to the rows `owner` of `out`, owners ascending.
+    """
+    log_weight, order = prior.log_probs.sort(-1, descending=True)
+    mass = log_weight.exp()
+    left = mass.flip(-1).cumsum(-1).flip(-1)  # of ranks k and later
+    exists = log_weight > NEG_INF
+    out = torch.zeros(len(order), outputs, dtype=mass.dtype, device=mass.device)
+    done = torch.zeros_like(exists)
+
+    def visit(allowed: Tensor) -> None:
+        wanted = exists & ~done & (left > allowed)
+        owner, rank = wanted.nonzero(as_tuple=True)
+        if len(owner):
+            add(out, owner, order[owner, rank], log_weight[owner, rank])
+        done.logical_or_(wanted)
+
+    visit(torch.full_like(mass[:, :1], FIRST_TAIL))
+    worth = last_place(out, log_prob, sentence, beam)
+    visit(tolerance * (worth - log_prob).exp().clamp(max=1.0).to(mass.dtype).unsqueeze(-1))
+    return out.log_()
+
+
+def last_place(
+    out: Float[Tensor, "n V"], log_prob: Float[Tensor, "n"], sentence: Int[Tensor, "n"], beam: int
+) -> Float[Tensor, "n"]:
+    """For every hypothesis, what the worst continuation that its sentence will keep is worth at least.
+
+    As many continuations are kept as there are hypotheses, and the best one of each is a candidate; a single
+    hypothesis may have to fill the beam alone.
+    """
+    best = out.amax(-1).double().log() + log_prob
+    worst = torch.full((int(sentence.max()) + 1,), math.inf, dtype=best.dtype, device=best.device)
+    worst = worst.scatter_reduce(0, sentence, best, "amin")
+    alone = (sentence.bincount()[sentence] == 1).nonzero().squeeze(-1)
+    if len(alone):
+        kept = out[alone].topk(min(beam, out.shape[-1]), -1).values[:, -1]
+        worst[sentence[alone]] = kept.double().log() + log_prob[alone]
+    return worst[sentence]
+
+
 @runtime_checkable
 class Source(Protocol):
     """What the certificate asks of a latent choice; the same noise every time."""
@@ -147,7 +209,8 @@ class HeadSource:
 
     def __init__(self, latent: EmissionLatent[Categorical], shortlist: int) -> None:
         self.latent, self.shortlist = latent, shortlist
-        assert latent.query is not None and is_factored(latent.emit)
+        assert latent.query is not None
+        assert is_factored(latent.emit)
         everything = latent.prior.enumerate()
         pairs = Pairs.of(everything, latent.query_mask)
         self.hidden = hidden_rows(latent.emit, latent.query, latent.memory, everything, pairs=pairs)

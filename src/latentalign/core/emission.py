@@ -15,7 +15,7 @@ from latentalign.core.factored import FactoredHead as FactoredHead
 from latentalign.core.factored import is_factored
 from latentalign.core.latent import D, Latent
 from latentalign.core.numerics import NEG_INF, at_least_float32, flat_rows
-from latentalign.core.vocabulary import chunks, fused_average, linear_log_prob, mixture_log_prob
+from latentalign.core.vocabulary import add_mixture, chunks, fused_average, linear_log_prob
 
 MAX_LOGITS = 2**22
 LOG_SPACE_BUFFERS = 6
@@ -198,9 +198,17 @@ def decoding_log_prob(
     hidden = hidden_rows(head, query, memory, alignments, pairs=pairs)
     log_weight = alignments.log_weight.flatten()[pairs.slot]
     output = head.output
-    found = mixture_log_prob(
-        hidden, output.weight, output.bias, log_weight=log_weight, owner=owner, max_logits=max_logits
+    found = at_least_float32(hidden.new_zeros(len(used), output.out_features))
+    add_mixture(
+        found,
+        hidden,
+        output.weight,
+        output.bias,
+        log_weight=log_weight,
+        owner=owner,
+        max_logits=max_logits,
     )
+    found.log_()
     if found.amin() == NEG_INF:
         return None
     batch = query.shape[:-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, get_args, runtime_checkable
+from typing import Any, Protocol, cast, get_args, runtime_checkable
 
 from jaxtyping import Int
 from torch import Tensor, nn
@@ -62,7 +62,7 @@ class Marginal:
 
     tolerance: float = 0.0
     """What is left out is at most this share of what was found; at 0 nothing is left out."""
-    tail: Tail = "enumerate"
+    tail: str = "enumerate"
     """With "sample", a query that needs more than `members` draws one of the rest."""
     members: int = 2
     shortlist: int = SHORTLIST
@@ -87,7 +87,7 @@ class Marginal:
         found = certified_marginal(
             latent,
             self.tolerance,
-            tail=self.tail,
+            tail=cast(Tail, self.tail),
             members=self.members,
             shortlist=self.shortlist,
             draws=draws,

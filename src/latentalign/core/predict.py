@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from latentalign.core.alignments import Alignments, Mixed, OneHot
+from latentalign.core.certified import certified_marginal
 from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal
 from latentalign.core.latent import Latent
 
@@ -28,6 +30,13 @@ class ExactPredict:
         if not isinstance(prior, Categorical):
             raise TypeError(f"a {type(prior).__name__} prior cannot be enumerated; predict with sample:N")
         return prior.enumerate()
+
+
+@dataclass(frozen=True)
+class CertifiedPredict(ExactPredict):
+    """All members, of which those that provably cannot matter to the tolerance need not be computed."""
+
+    tolerance: float
 
 
 @dataclass(frozen=True)
@@ -63,17 +72,33 @@ class SamplePredict:
 
 
 def parse_predict(text: str) -> Predict:
-    """exact, kmax:K, soft or sample:N."""
+    """exact, certified:TOLERANCE, kmax:K, soft or sample:N."""
     name, _, number = text.partition(":")
     if text in ("exact", "soft"):
         return ExactPredict() if text == "exact" else SoftPredict()
     if name in ("kmax", "sample") and number.isascii() and number.isdigit() and int(number) > 0:
         return KMaxPredict(int(number)) if name == "kmax" else SamplePredict(int(number))
-    raise ValueError(f"predict must be exact, kmax:K, soft or sample:N with a positive number, got {text!r}")
+    if name == "certified" and (tolerance := positive(number)):
+        return CertifiedPredict(tolerance)
+    raise ValueError(
+        "predict must be exact, certified:TOLERANCE, kmax:K, soft or sample:N with a positive number, "
+        f"got {text!r}"
+    )
+
+
+def positive(number: str) -> float | None:
+    """A positive number, or None."""
+    try:
+        value = float(number)
+    except ValueError:
+        return None
+    return value if 0 < value < math.inf else None
 
 
 def log_predictive(latent: Latent[Any], how: Predict) -> Float[Tensor, "*batch"]:
     """log p(y | x, x~) of the observed y."""
+    if isinstance(how, CertifiedPredict):
+        return certified_marginal(latent, how.tolerance).value
     return latent.log_marginal(how(latent.prior))
 
 

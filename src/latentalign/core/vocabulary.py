@@ -211,8 +211,13 @@ def mean_average(log_weight: Tensor, log_p: Tensor, owner: Tensor, queries: int)
     return log_p.new_zeros(queries).index_add(0, owner, each), weight, each
 
 
+MIXTURE_ROWS = 128
+"""Rows of a chunk when averaging over members: the product that sums them grows with the queries of a chunk."""
+
+
 @torch.no_grad()
-def mixture_log_prob(
+def add_mixture(
+    out: Float[Tensor, "Q V"],
     hidden: Float[Tensor, "N H"],
     weight: Float[Tensor, "V H"],
     bias: Float[Tensor, "V"] | None,
@@ -220,17 +225,13 @@ def mixture_log_prob(
     log_weight: Float[Tensor, "N"],
     owner: Int[Tensor, "N"],
     max_logits: int,
-) -> Float[Tensor, "Q V"]:
-    """log sum_k w_k softmax(h_k W' + b) per owner 0..Q-1, without gradient; -inf where a float underflows.
+) -> None:
+    """Add sum_k w_k softmax(h_k W' + b) of each owner, ascending in 0..Q-1, to its row of `out`; no gradient.
 
     Each chunk's weighted sum over its rows is one matrix product with the weights, which also divides by the
     softmax's sums: the logits are passed over three times and no more.
     """
-    queries = int(owner[-1]) + 1
-    out = torch.zeros(
-        queries, weight.shape[0], dtype=at_least_float32(hidden[:0]).dtype, device=hidden.device
-    )
-    for rows in chunks(len(owner), max(1, max_logits // weight.shape[0])):
+    for rows in chunks(len(owner), max(1, min(MIXTURE_ROWS, max_logits // weight.shape[0]))):
         logits = logits_of(hidden[rows], weight, bias)
         total = logits.sub_(logits.amax(1, keepdim=True)).exp_().sum(1)
         first, last = int(owner[rows][0]), int(owner[rows][-1]) + 1
@@ -239,7 +240,6 @@ def mixture_log_prob(
         share[owner[rows] - first, place] = log_weight[rows].exp().to(out.dtype) / total
         out[first:last].addmm_(share, logits)
         del logits  # before the next chunk's exist
-    return out.log_()
 
 
 def linear_log_prob(

@@ -10,8 +10,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from latentalign.core.alignments import Mixed, OneHot
+from latentalign.core.certified import beam_predictive
+from latentalign.core.distributions import Categorical
 from latentalign.core.emission import FactoredHead, predictive_log_prob
-from latentalign.core.predict import Predict
+from latentalign.core.predict import CertifiedPredict, Predict
+from latentalign.core.vocabulary import add_mixture
 from latentalign.nmt.data import Batch
 from latentalign.nmt.model import TranslationModel
 from latentalign.nmt.tokenizer import BOS, EOS, PAD
@@ -42,9 +45,15 @@ class DecodeStep:
     """One step of every live hypothesis; what belongs to a sentence is kept once."""
 
     def __init__(
-        self, model: TranslationModel, predict: Predict, source: Int[Tensor, "B T"], mask: Tensor
+        self,
+        model: TranslationModel,
+        predict: Predict,
+        source: Int[Tensor, "B T"],
+        mask: Tensor,
+        *,
+        beam: int,
     ) -> None:
-        self.model, self.predict, self.mask = model, predict, mask
+        self.model, self.predict, self.mask, self.beam = model, predict, mask, beam
         self.memory = model.encode(source, mask)
         self.projected = model.decoder.score.project(self.memory)
         self.head = ProjectedHead(model.head).eval()
@@ -53,7 +62,8 @@ class DecodeStep:
     def start(self) -> State:
         """One hypothesis a sentence."""
         state = self.model.decoder.start(len(self.memory), self.memory)
-        return self.pack(state, torch.arange(len(self.memory), device=self.memory.device))
+        sentence = torch.arange(len(self.memory), device=self.memory.device)
+        return {**self.pack(state, sentence), "log_prob": torch.zeros_like(sentence, dtype=torch.float64)}
 
     def pack(self, state: DecoderState, sentence: Int[Tensor, "n"]) -> State:
         """Decoder state as tensors with hypotheses first."""
@@ -73,8 +83,34 @@ class DecodeStep:
         query, scores, after = model.decoder.step(
             words, self.unpack(state), memory, self.projected[sentence], mask=mask
         )
-        chosen = self.predict(model.prior(query, scores, memory, mask=mask))
-        return self.averaged(query, chosen, sentence), self.pack(after, sentence)
+        prior = model.prior(query, scores, memory, mask=mask)
+        following = {**self.pack(after, sentence), "log_prob": state["log_prob"]}
+        if isinstance(self.predict, CertifiedPredict) and isinstance(prior, Categorical):
+            return self.certified(query, prior, state), following
+        return self.averaged(query, self.predict(prior), sentence), following
+
+    def certified(
+        self, query: Float[Tensor, "n Dq"], prior: Categorical, state: State
+    ) -> Float[Tensor, "n V"]:
+        """The same distribution from the members that can matter to a beam of this width."""
+        sentence, head = state["sentence"], self.head
+        from_query = head.query_part(query)
+
+        def add(out: Tensor, owner: Tensor, member: Tensor, log_weight: Tensor) -> None:
+            hidden = head.hidden(from_query[owner], self.parts[sentence[owner], member])
+            output, limit = head.output, self.model.config.max_logits
+            weights = {"log_weight": log_weight, "owner": owner, "max_logits": limit}
+            add_mixture(out, hidden, output.weight, output.bias, **weights)
+
+        return beam_predictive(
+            prior,
+            add,
+            outputs=head.output.out_features,
+            log_prob=state["log_prob"],
+            sentence=sentence,
+            beam=self.beam,
+            tolerance=self.predict.tolerance,
+        )
 
     def averaged(
         self, query: Float[Tensor, "n Dq"], chosen: OneHot | Mixed, sentence: Int[Tensor, "n"]
@@ -104,7 +140,7 @@ class Translator:
         source, mask = padded(sources)
         device = self.model.head.output.weight.device
         source, mask = source.to(device), mask.to(device)
-        step = DecodeStep(self.model.eval(), self.predict, source, mask)
+        step = DecodeStep(self.model.eval(), self.predict, source, mask, beam=self.search.beam)
         return self.search(step, step.start(), source_lengths=mask.sum(1), bos=BOS, eos=EOS, pad=PAD)
 
 

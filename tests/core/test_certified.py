@@ -1,0 +1,156 @@
+"""The certificate of a factored head: its bound, its promise, its gradient and its sampled tail."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import gradients, problem
+
+from latentalign import OBJECTIVES, MLPHead, certified_marginal
+from latentalign.core import vocabulary
+from latentalign.core.certified import HeadSource, draw_rest
+
+SHORTLISTS = (0, 1, 3, 64)
+
+
+def exact(p):
+    return OBJECTIVES["marginal"]()(p.latent()).value
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(SHORTLISTS),
+    st.sampled_from([0.0, 1e-3, 1e-2, 0.1, 0.5]),
+    st.sampled_from([0.3, 1.0, 6.0]),
+)
+def test_the_certificate_holds_for_every_head(seed, shortlist, tolerance, sharp):
+    p = problem((3, 4), 6, 9, seed=seed, sharp=sharp)
+    answer, full = certified_marginal(p.latent(), tolerance, shortlist=shortlist), exact(p)
+    assert (answer.value <= full + 1e-9).all()
+    assert (full <= answer.value + answer.gap + 1e-9).all()
+    assert (answer.gap <= math.log1p(tolerance) + 1e-9).all()
+    assert (answer.visited <= p.mask.sum(-1)).all()
+
+
+@pytest.mark.parametrize("shortlist", SHORTLISTS)
+def test_the_screened_bound_is_above_the_likelihood_and_tightens_with_the_shortlist(shortlist):
+    p = problem((40,), 6, 9, ragged=False)
+    latent = p.latent()
+    log_f = latent.log_likelihood(latent.prior.enumerate())
+    bounds = [HeadSource(latent, n).log_bound() for n in (shortlist, shortlist + 2)]
+    assert (bounds[0] >= log_f - 1e-12).all()
+    assert (bounds[0] >= bounds[1] - 1e-12).all()
+    if shortlist >= 9:  # all outputs that occur, so nothing that occurs is left out of the normaliser
+        assert (bounds[0] - log_f).mean() < 0.1
+
+
+def test_a_longer_shortlist_visits_fewer_members():
+    p = problem((200,), 10, 40, sharp=2.0, ragged=False)
+    visited = [
+        certified_marginal(p.latent(), 0.01, shortlist=n).visited.double().mean().item() for n in (0, 5, 40)
+    ]
+    assert visited[0] > visited[1] + 0.2 > visited[2] + 0.4
+
+
+@pytest.mark.parametrize("shortlist", SHORTLISTS)
+def test_at_tolerance_zero_value_and_gradient_are_exact(shortlist):
+    p = problem()
+    answer = certified_marginal(p.latent(), 0.0, shortlist=shortlist)
+    torch.testing.assert_close(answer.value, exact(p), rtol=1e-10, atol=1e-10)
+    for ours, theirs in zip(gradients(answer.value, p.leaves), gradients(exact(p), p.leaves), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("tolerance", [1e-6, 1e-3, 1e-2])
+def test_the_gradient_by_the_prior_is_within_the_tolerance(tolerance):
+    """It is posterior minus prior, and the posterior mass left out is at most the tolerance."""
+    p = problem((50,), 8, 12, sharp=3.0, ragged=False)
+    ours = torch.autograd.grad(certified_marginal(p.latent(), tolerance).value.sum(), p.prior_scores)[0]
+    full = torch.autograd.grad(exact(p).sum(), p.prior_scores)[0]
+    assert (ours - full).abs().sum(-1).max() <= 2 * tolerance
+    assert certified_marginal(p.latent(), tolerance).visited.double().mean() < 8
+
+
+def test_bound_probe_and_value_see_the_same_dropout():
+    p = problem((300,), 8, 12, sharp=3.0, ragged=False, max_logits=10**6)
+    head = MLPHead(3, 4, 12, hidden=6, dropout=0.5).double().train()
+    p.head = head
+    for seed in range(5):
+        torch.manual_seed(seed)
+        answer = certified_marginal(p.latent(), 0.05)
+        torch.manual_seed(seed)
+        source = HeadSource(p.latent(), 0)
+        full = source.log_marginal(p.latent().prior.enumerate())
+        assert (answer.value <= full + 1e-9).all()
+        assert (full <= answer.value + math.log1p(0.05) + 1e-9).all()
+
+
+@pytest.mark.parametrize("members", [1, 2, 3])
+@pytest.mark.parametrize("shortlist", [0, 4])
+def test_the_sampled_tail_is_unbiased_for_the_likelihood(members, shortlist):
+    p = problem((7,), 6, 9, sharp=0.5, ragged=False)
+    options = {"tail": "sample", "members": members, "shortlist": shortlist}
+    latent = p.latent()
+    bound = latent.prior.log_probs + HeadSource(latent, shortlist).log_bound()
+    bound, order = bound.detach().sort(-1, descending=True)
+    mean, mean_log = torch.zeros(7, dtype=torch.float64), torch.zeros(7, dtype=torch.float64)
+    for member in range(6):
+        draws = torch.full((7, 1), member)
+        _, log_share = draw_rest(bound, order, members, draws)
+        share = log_share.exp().squeeze(-1)
+        possible = (order == draws).long().argmax(-1) >= members
+        share = share.masked_fill(~possible, 0.0)
+        safe = torch.where(possible.unsqueeze(-1), draws, order[:, -1:])
+        answer = certified_marginal(latent, 0.0, draws=safe, **options)
+        assert (answer.visited == members + 1).all()
+        mean += share * answer.value.exp()
+        mean_log += share * answer.value
+    torch.testing.assert_close(mean, exact(p).exp(), rtol=1e-10, atol=1e-10)
+    assert (mean_log <= exact(p) + 1e-12).all()
+    assert (mean_log < exact(p) - 1e-6).any()
+
+
+def test_a_query_that_closes_is_not_sampled():
+    p = problem((50,), 8, 12, sharp=8.0, ragged=False)
+    answer = certified_marginal(p.latent(), 0.1, tail="sample", members=2)
+    closed = certified_marginal(p.latent(), 0.1)
+    few = closed.visited <= 2
+    assert 0 < few.sum() < 50
+    torch.testing.assert_close(answer.value[few], closed.value[few])
+    assert (answer.visited[~few] == 3).all()
+
+
+def test_only_visited_members_reach_the_vocabulary(monkeypatch):
+    p = problem((50,), 8, 12, sharp=8.0, ragged=False, max_logits=10**6)
+    rows = []
+    original = vocabulary.logits_of
+    monkeypatch.setattr(vocabulary, "logits_of", lambda h, *a: rows.append(len(h)) or original(h, *a))
+    answer = certified_marginal(p.latent(), 0.01)
+    assert sum(rows) == 50 + int(answer.visited.sum())  # the first of each query is asked once beforehand
+    assert sum(rows) < 50 * 5
+
+
+def test_a_query_too_long_for_the_bound_of_memory_is_the_same():
+    p, small = problem((6,), 8, 12), problem((6,), 8, 12, max_logits=13)
+    torch.testing.assert_close(
+        certified_marginal(small.latent(), 1e-3).value, certified_marginal(p.latent(), 1e-3).value
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [({"tolerance": -1.0}, "tolerance"), ({"tail": "guess"}, "tail"), ({"members": 0}, "members")],
+)
+def test_bad_options_are_named(options, word):
+    with pytest.raises(ValueError, match=word):
+        OBJECTIVES["marginal"](**options)
+
+
+def test_the_objective_reports_members_and_gap():
+    p = problem()
+    estimate = OBJECTIVES["marginal"](tolerance=0.1)(p.latent())
+    assert set(estimate.terms) == {"visited", "gap"}
+    assert (estimate.value <= exact(p) + 1e-12).all()
