@@ -171,7 +171,8 @@ class VerbGroup:
             self.auxiliary, self.rest = [self._do(PAST, self.finite)], self._form("base")
         else:
             first, *trailing = self._form(PAST)
-            self.rest = [Word(first.text, (self.finite, *first.sure)), *trailing]
+            # "hat gesehen", "saw": what carries the meaning is sure, the auxiliary one may argue about.
+            self.rest = [Word(first.text, first.sure, (self.finite, *first.possible)), *trailing]
 
     def _modal(self, text: str, tense: str) -> None:
         """ "can read", "has to read", "is allowed to read"; "to" belongs to no German word for sure."""
