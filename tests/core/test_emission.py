@@ -90,7 +90,7 @@ def test_masked_queries_and_members_are_never_computed(monkeypatch):
     p = problem()
     rows = []
     original = vocabulary.logits_of
-    monkeypatch.setattr(vocabulary, "logits_of", lambda h, w, b: rows.append(len(h)) or original(h, w, b))
+    monkeypatch.setattr(vocabulary, "logits_of", lambda h, w, *a: rows.append(len(h)) or original(h, w, *a))
     a = Categorical.from_scores(p.prior_scores, p.mask).enumerate()
     query_mask = torch.tensor([[True, False, True], [True, True, True]])
     out = target_log_prob(p.head, p.query, p.memory, p.target, a, query_mask=query_mask)
@@ -103,7 +103,7 @@ def test_no_more_than_max_logits_are_alive(monkeypatch):
     sizes = []
     original = vocabulary.logits_of
     monkeypatch.setattr(
-        vocabulary, "logits_of", lambda h, w, b: sizes.append(len(h) * len(w)) or original(h, w, b)
+        vocabulary, "logits_of", lambda h, w, *a: sizes.append(len(h) * len(w)) or original(h, w, *a)
     )
     p = problem((3, 4), 6, max_logits=35)
     for value in (

@@ -17,7 +17,9 @@ NAME = "evaluate"
 def command(
     run: RunArgument,
     split: Annotated[str, typer.Option(help="train, valid or test")] = "test",
-    predict: Annotated[str | None, typer.Option(help="exact, certified:TOL, kmax:K, soft or sample:N")] = None,
+    predict: Annotated[
+        str | None, typer.Option(help="exact, certified:TOL, kmax:K, soft or sample:N")
+    ] = None,
     beam: Annotated[int | None, typer.Option(help="beam width for BLEU")] = None,
     bleu: Annotated[bool, typer.Option(help="translate the split too")] = True,
     device: DeviceOption = "cpu",

@@ -22,7 +22,9 @@ def command(
     run: RunArgument,
     beam: Annotated[int | None, typer.Option(help="hypotheses kept at each step")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="GNMT's alpha at the final ranking")] = None,
-    predict: Annotated[str | None, typer.Option(help="exact, certified:TOL, kmax:K, soft or sample:N")] = None,
+    predict: Annotated[
+        str | None, typer.Option(help="exact, certified:TOL, kmax:K, soft or sample:N")
+    ] = None,
     nbest: Annotated[int, typer.Option(help="print N outputs a line, as `line ||| text ||| score`")] = 1,
     alignments: Annotated[
         Path | None, typer.Option(help="write the alignment of each output word here")

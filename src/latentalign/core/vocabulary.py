@@ -16,11 +16,35 @@ from torch import Tensor
 
 from latentalign.core.numerics import at_least_float32
 
+BLOCK = 2048
+"""Outputs of one product on a CPU: a wide matrix is multiplied in pieces that stay in its cache."""
 
-def logits_of(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """h W' + b in the precision of h, then in float32 at least."""
-    product = at_least_float32(hidden @ weight.to(hidden.dtype).t())
-    return product if bias is None else product.add_(bias)
+
+def room_for(rows: int, hidden: Tensor, weight: Tensor) -> Tensor | None:
+    """Memory for the logits of one chunk after the other, asked for once; None where it would not be used."""
+    if hidden.device.type != "cpu" or hidden.dtype != weight.dtype or hidden.element_size() < 4:
+        return None
+    return hidden.new_empty(rows, len(weight))
+
+
+def logits_of(
+    hidden: Float[Tensor, "n H"],
+    weight: Float[Tensor, "V H"],
+    bias: Float[Tensor, "V"] | None,
+    room: Float[Tensor, "m V"] | None = None,
+) -> Float[Tensor, "n V"]:
+    """h W' + b in the precision of h, then in float32 at least; in the first rows of `room` where there is one."""
+    if room is None:
+        product = at_least_float32(hidden @ weight.to(hidden.dtype).t())
+        return product if bias is None else product.add_(bias)
+    out = room[: len(hidden)]
+    for part in chunks(len(weight), BLOCK):
+        across = weight[part].t()
+        if bias is None:
+            torch.mm(hidden, across, out=out[:, part])
+        else:
+            torch.addmm(bias[part], hidden, across, out=out[:, part])
+    return out
 
 
 def softmax_(logits: Float[Tensor, "n V"], target: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
@@ -76,6 +100,11 @@ def chunks(n: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
+def largest(starts: list[int]) -> int:
+    """The longest piece between two borders."""
+    return max((stop - start for start, stop in pairwise(starts)), default=0)
+
+
 def no_autocast(hidden: Tensor) -> torch.autocast:
     """What precision is used is settled by what comes in, the same forward and backward."""
     return torch.autocast(hidden.device.type, enabled=False)
@@ -99,8 +128,9 @@ class LinearLogProb(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(hidden, weight, bias, target)
         ctx.rows = max(1, max_logits // weight.shape[0])
+        room = room_for(min(ctx.rows, len(target)), hidden, weight)
         out = [
-            target_only(logits_of(hidden[rows], weight, bias), target[rows])
+            target_only(logits_of(hidden[rows], weight, bias, room), target[rows])
             for rows in chunks(len(target), ctx.rows)
         ]
         return torch.cat(out) if out else at_least_float32(hidden.new_zeros(0))
@@ -110,8 +140,9 @@ class LinearLogProb(torch.autograd.Function):
         refuse_second_derivatives()
         hidden, weight, bias, target = ctx.saved_tensors
         sums = Gradients(hidden, weight, bias)
+        room = room_for(min(ctx.rows, len(target)), hidden, weight)
         for rows in chunks(len(target), ctx.rows):
-            logits = logits_of(hidden[rows], weight, bias)
+            logits = logits_of(hidden[rows], weight, bias, room)
             softmax_(logits, target[rows])
             sums.add(rows, logits, target[rows], grad[rows].to(logits.dtype), hidden, weight)
             del logits  # before the next chunk's exist
@@ -144,11 +175,12 @@ class FusedAverage(torch.autograd.Function):
         queries = int(owner[-1]) + 1 if len(owner) else 0
         differentiate = differentiate and any(ctx.needs_input_grad[:4])
         sums = Gradients(hidden, weight, bias) if differentiate else None
+        room = room_for(largest(starts), hidden, weight)
         value = log_weight.new_zeros(queries)
         factor, slope = torch.empty_like(log_weight), torch.empty_like(log_weight)
         for start, stop in pairwise(starts):
             rows = slice(start, stop)
-            logits = logits_of(hidden[rows], weight, bias)
+            logits = logits_of(hidden[rows], weight, bias, room)
             log_p = (softmax_ if sums else target_only)(logits, target[rows]).to(log_weight.dtype)
             first, last = int(owner[start]), int(owner[stop - 1]) + 1
             local = owner[rows] - first
@@ -179,9 +211,10 @@ class FusedAverage(torch.autograd.Function):
             d_bias = None if d_bias is None else d_bias * scale
         else:
             again = Gradients(hidden, weight, bias)
+            room = room_for(largest(ctx.starts), hidden, weight)
             for start, stop in pairwise(ctx.starts):
                 rows = slice(start, stop)
-                logits = logits_of(hidden[rows], weight, bias)
+                logits = logits_of(hidden[rows], weight, bias, room)
                 softmax_(logits, target[rows])
                 again.add(rows, logits, target[rows], (factor * each)[rows].to(logits.dtype), hidden, weight)
                 del logits
@@ -231,8 +264,10 @@ def add_mixture(
     Each chunk's weighted sum over its rows is one matrix product with the weights, which also divides by the
     softmax's sums: the logits are passed over three times and no more.
     """
-    for rows in chunks(len(owner), max(1, min(MIXTURE_ROWS, max_logits // weight.shape[0]))):
-        logits = logits_of(hidden[rows], weight, bias)
+    size = max(1, min(MIXTURE_ROWS, max_logits // weight.shape[0]))
+    room = room_for(min(size, len(owner)), hidden, weight)
+    for rows in chunks(len(owner), size):
+        logits = logits_of(hidden[rows], weight, bias, room)
         total = logits.sub_(logits.amax(1, keepdim=True)).exp_().sum(1)
         first, last = int(owner[rows][0]), int(owner[rows][-1]) + 1
         share = torch.zeros(last - first, len(total), dtype=out.dtype, device=out.device)

@@ -147,24 +147,24 @@ class AttentionLoop(torch.autograd.Function):
         gates = [new(steps, batch, 4 * size) for _ in range(layers)]
         cells = [inputs.new_zeros(steps + 1, batch, size) for _ in range(layers)]
         squashed = [new(steps, batch, size) for _ in range(layers)]
-        hidden = [inputs.new_zeros(batch, size) for _ in range(layers)]
-        context = inputs.new_zeros(batch, memory.shape[2])
+        hidden = [inputs.new_zeros(steps + 1, batch, size) for _ in range(layers)]
+        context = inputs.new_zeros(batch, 1, memory.shape[2])
         bent = new(steps, *projected.shape)
-        queries, scores = new(steps, batch, size), new(steps, *mask.shape)
-        weights = new(steps, *mask.shape)
+        scores, weights = new(steps, *mask.shape), new(steps, *mask.shape)
+        absent = ~mask
+        across = from_query.t()
         for t in range(steps):
             for k in range(layers):
-                below = context if k == 0 else hidden[k - 1] * noise[k - 1][t]
-                torch.cat([below, hidden[k]], -1, out=ins[k][t])
+                below = context.squeeze(1) if k == 0 else hidden[k - 1][t + 1] * noise[k - 1][t]
+                torch.cat([below, hidden[k][t]], -1, out=ins[k][t])
                 base, weight = (inputs[t], first) if k == 0 else (upper[2 * k - 1], upper[2 * k - 2])
                 torch.addmm(base, ins[k][t], weight.t(), out=gates[k][t])
-                hidden[k], cells[k][t + 1], squashed[k][t] = cell_forward(gates[k][t], cells[k][t])
-            queries[t] = hidden[-1]
-            torch.add(projected, (hidden[-1] @ from_query.t()).unsqueeze(1), out=bent[t])
-            bent[t].tanh_()
+                cell_forward(gates[k][t], cells[k][t], cells[k][t + 1], squashed[k][t], hidden[k][t + 1])
+            torch.add(projected, (hidden[-1][t + 1] @ across).unsqueeze(1), out=bent[t]).tanh_()
             torch.matmul(bent[t], to_score, out=scores[t])
-            weights[t] = scores[t].masked_fill(~mask, NEG_INF).softmax(-1)
-            context = (weights[t].unsqueeze(1) @ memory).squeeze(1)
+            torch.softmax(scores[t].masked_fill(absent, NEG_INF), -1, out=weights[t])
+            torch.bmm(weights[t].unsqueeze(1), memory, out=context)
+        queries = hidden[-1][1:]
         ctx.save_for_backward(memory, first, from_query, to_score, bent, weights, queries, *upper)
         ctx.kept = ins, gates, cells, squashed, noise
         return queries, scores
@@ -179,33 +179,29 @@ class AttentionLoop(torch.autograd.Function):
         d_gates = [torch.empty_like(g) for g in gates]
         d_hidden = [torch.zeros_like(queries[0]) for _ in range(layers)]
         d_cell = [torch.zeros_like(queries[0]) for _ in range(layers)]
-        d_context = queries.new_zeros(batch, width)
-        d_contexts = queries.new_empty(steps, batch, width)
+        d_contexts = queries.new_zeros(steps + 1, batch, width)  # of the context that each step made
         d_asked = queries.new_empty(steps, batch, bent.shape[-1])
         d_projected, d_to_score = torch.zeros_like(bent[0]), torch.zeros_like(to_score)
         for t in reversed(range(steps)):
-            d_contexts[t] = d_context
-            d_weight = (memory @ d_context.unsqueeze(2)).squeeze(2)
+            d_weight = (memory @ d_contexts[t + 1].unsqueeze(2)).squeeze(2)
             inner = (weights[t] * d_weight).sum(-1, keepdim=True)
             d_score = torch.addcmul(d_scores[t], weights[t], d_weight - inner)
             d_to_score.addmv_(bent[t].flatten(0, 1).t(), d_score.flatten())
-            d_bent = torch.mul(bent[t], bent[t]).neg_().add_(1).mul_(to_score).mul_(d_score.unsqueeze(2))
+            d_bent = torch.ops.aten.tanh_backward(d_score.unsqueeze(2) * to_score, bent[t])
             d_projected += d_bent
             torch.sum(d_bent, 1, out=d_asked[t])
             d_top = d_queries[t] + d_hidden[-1]
             d_hidden[-1] = torch.addmm(d_top, d_asked[t], from_query)
             for k in reversed(range(layers)):
-                d_gates[k][t], d_cell[k] = cell_backward(
-                    d_hidden[k], d_cell[k], gates[k][t], cells[k][t], squashed[k][t]
-                )
+                cell_backward(d_hidden[k], d_cell[k], gates[k][t], cells[k][t], squashed[k][t], d_gates[k][t])
                 d_in = d_gates[k][t] @ (first if k == 0 else upper[2 * k - 2])
                 d_hidden[k] = d_in[:, -size:]
                 if k == 0:
-                    d_context = d_in[:, :width]
+                    d_contexts[t] = d_in[:, :width]
                 else:
                     d_hidden[k - 1] = torch.addcmul(d_hidden[k - 1], d_in[:, :size], noise[k - 1][t])
         # Each step's context was the weighted memory of the step before it reached: gradients, all at once.
-        d_memory = weights.permute(1, 2, 0) @ d_contexts.transpose(0, 1)
+        d_memory = weights.permute(1, 2, 0) @ d_contexts[1:].transpose(0, 1)
         d_from_query = d_asked.flatten(0, 1).t() @ queries.flatten(0, 1)
         flat = [(d.flatten(0, 1), x.flatten(0, 1)) for d, x in zip(d_gates, ins, strict=True)]
         d_first = flat[0][0].t() @ flat[0][1]

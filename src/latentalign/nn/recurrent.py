@@ -6,7 +6,7 @@ products as there are steps. Here the loop keeps what it needs, and the weight g
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,100 +14,101 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 
-def cell_forward(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """One LSTM step from pre-activations (n, 4H) in the order input, forget, output, candidate.
+def cell_forward(gates: Tensor, cell: Tensor, new_cell: Tensor, squashed: Tensor, hidden: Tensor) -> None:
+    """One LSTM step from pre-activations (..., 4H) in the order input, forget, output, candidate.
 
-    Returns the new hidden state, the new cell and its tanh; `gates` is left holding the activations.
+    `gates` is left holding the activations; the new cell, its tanh and the new hidden state are written where told.
     """
     size = cell.shape[-1]
-    gates[:, : 3 * size].sigmoid_()
-    gates[:, 3 * size :].tanh_()
+    gates[..., : 3 * size].sigmoid_()
+    gates[..., 3 * size :].tanh_()
     i, f, o, g = gates.split(size, dim=-1)
-    new_cell = torch.addcmul(f * cell, i, g)
-    squashed = new_cell.tanh()
-    return o * squashed, new_cell, squashed
+    torch.mul(f, cell, out=new_cell).addcmul_(i, g)
+    torch.tanh(new_cell, out=squashed)
+    torch.mul(o, squashed, out=hidden)
 
 
 def cell_backward(
-    d_hidden: Tensor, d_cell: Tensor, gates: Tensor, cell: Tensor, squashed: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Gradients by the pre-activations and by the previous cell, from those of the new hidden state and cell."""
-    i, f, o, g = gates.split(cell.shape[-1], dim=-1)
-    d_cell = torch.addcmul(d_cell, d_hidden * o, 1 - squashed * squashed)
-    d_gates = torch.empty_like(gates)
-    d_i, d_f, d_o, d_g = d_gates.split(cell.shape[-1], dim=-1)
-    torch.mul(d_cell * g, i * (1 - i), out=d_i)
-    torch.mul(d_cell * cell, f * (1 - f), out=d_f)
-    torch.mul(d_hidden * squashed, o * (1 - o), out=d_o)
-    torch.mul(d_cell * i, 1 - g * g, out=d_g)
-    return d_gates, d_cell * f
+    d_hidden: Tensor, d_cell: Tensor, gates: Tensor, cell: Tensor, squashed: Tensor, d_gates: Tensor
+) -> None:
+    """From the gradients of new hidden state and cell: those of the pre-activations, written into `d_gates`, and of
+    the previous cell, in the place of `d_cell`."""
+    size = cell.shape[-1]
+    i, f, o, g = gates.split(size, dim=-1)
+    d_cell += torch.ops.aten.tanh_backward(d_hidden * o, squashed)
+    d_i, d_f, d_o, d_g = d_gates.split(size, dim=-1)
+    torch.mul(d_cell, g, out=d_i)
+    torch.mul(d_cell, cell, out=d_f)
+    torch.mul(d_hidden, squashed, out=d_o)
+    torch.mul(d_cell, i, out=d_g)
+    d_smooth = d_gates[..., : 3 * size]
+    torch.ops.aten.sigmoid_backward.grad_input(d_smooth, gates[..., : 3 * size], grad_input=d_smooth)
+    torch.ops.aten.tanh_backward.grad_input(d_g, g, grad_input=d_g)
+    d_cell *= f
 
 
 class LSTMLoop(torch.autograd.Function):
-    """The recurrence of one LSTM layer in one direction, over sequences sorted by falling length.
+    """The recurrences of R independent layers of one size, over sequences sorted by falling length.
 
-    At step t only the first `live[t]` rows exist, so that neither direction ever sees padding.
+    At step t only the first `live[t]` rows exist, so that padding is never computed.
     """
 
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, weight: Tensor, live: list[int], reverse: bool) -> Tensor:
-        steps, batch, size = inputs.shape[0], inputs.shape[1], weight.shape[1]
-        hidden, cell = inputs.new_zeros(batch, size), inputs.new_zeros(batch, size)
-        out = inputs.new_zeros(steps, batch, size)
-        before, cells = inputs.new_zeros(steps, batch, size), inputs.new_zeros(steps, batch, size)
-        gates, squashed = torch.zeros_like(inputs), inputs.new_zeros(steps, batch, size)
-        for t in reversed(range(steps)) if reverse else range(steps):
-            n = live[t]
-            before[t, :n], cells[t, :n] = hidden[:n], cell[:n]
-            torch.addmm(inputs[t, :n], hidden[:n], weight.t(), out=gates[t, :n])
-            new_hidden, new_cell, squashed[t, :n] = cell_forward(gates[t, :n], cell[:n])
-            hidden[:n], cell[:n], out[t, :n] = new_hidden, new_cell, new_hidden
-        ctx.save_for_backward(weight, before, cells, gates, squashed)
-        ctx.live, ctx.reverse = live, reverse
-        return out
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, live: list[int]) -> Tensor:
+        runs, steps, batch, _ = inputs.shape
+        size = weight.shape[-1]
+        hidden = inputs.new_zeros(runs, steps + 1, batch, size)  # before the first step, and after each
+        cells, squashed = torch.zeros_like(hidden), inputs.new_empty(runs, steps, batch, size)
+        gates = torch.empty_like(inputs)
+        across = weight.transpose(1, 2)
+        for t, n in enumerate(live):
+            now, before = gates[:, t, :n], cells[:, t, :n]
+            torch.baddbmm(inputs[:, t, :n], hidden[:, t, :n], across, out=now)
+            cell_forward(now, before, cells[:, t + 1, :n], squashed[:, t, :n], hidden[:, t + 1, :n])
+        ctx.save_for_backward(weight, hidden, cells, gates, squashed)
+        ctx.live = live
+        return hidden[:, 1:]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        weight, before, cells, gates, squashed = ctx.saved_tensors
-        steps, batch, size = d_out.shape
-        d_hidden, d_cell = d_out.new_zeros(batch, size), d_out.new_zeros(batch, size)
+    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor, Tensor, None]:
+        weight, hidden, cells, gates, squashed = ctx.saved_tensors
+        d_hidden, d_cell = torch.zeros_like(hidden[:, 0]), torch.zeros_like(hidden[:, 0])
         d_gates = torch.zeros_like(gates)
-        for t in range(steps) if ctx.reverse else reversed(range(steps)):
-            n = ctx.live[t]
-            d_gates[t, :n], d_cell[:n] = cell_backward(
-                d_out[t, :n] + d_hidden[:n], d_cell[:n], gates[t, :n], cells[t, :n], squashed[t, :n]
-            )
-            torch.mm(d_gates[t, :n], weight, out=d_hidden[:n])
-        d_weight = d_gates.flatten(0, 1).t() @ before.flatten(0, 1)
-        return d_gates, d_weight, None, None
+        for t, n in reversed([*enumerate(ctx.live)]):
+            above, now = d_out[:, t, :n] + d_hidden[:, :n], d_gates[:, t, :n]
+            cell_backward(above, d_cell[:, :n], gates[:, t, :n], cells[:, t, :n], squashed[:, t, :n], now)
+            torch.bmm(now, weight, out=d_hidden[:, :n])
+        d_weight = d_gates.flatten(1, 2).transpose(1, 2) @ hidden[:, :-1].reshape(
+            len(weight), -1, weight.shape[-1]
+        )
+        return d_gates, d_weight, None
 
 
 def lstm_loop(
-    inputs: Float[Tensor, "S B G"], weight: Float[Tensor, "G H"], live: list[int], *, reverse: bool
-) -> Float[Tensor, "S B H"]:
+    inputs: Float[Tensor, "R S B G"], weight: Float[Tensor, "R G H"], live: list[int]
+) -> Float[Tensor, "R S B H"]:
     """Hidden states of every step, zeros in padding; in the weights' precision, whatever comes in."""
     with torch.autocast(inputs.device.type, enabled=False):
-        out: Tensor = LSTMLoop.apply(inputs.to(weight.dtype), weight, live, reverse)  # type: ignore[no-untyped-call]
+        out: Tensor = LSTMLoop.apply(inputs.to(weight.dtype), weight, live)  # type: ignore[no-untyped-call]
     return out
 
 
 class LSTMLayer(nn.Module):
-    """One direction of one layer; gates in the order input, forget, output, candidate."""
+    """The weights of one direction of one layer; gates in the order input, forget, output, candidate."""
 
     def __init__(self, inputs: int, hidden: int) -> None:
         super().__init__()
         self.from_input = nn.Linear(inputs, 4 * hidden)
         self.from_hidden = nn.Linear(hidden, 4 * hidden, bias=False)
 
-    def forward(
-        self, x: Float[Tensor, "S B D"], live: list[int], *, reverse: bool = False
-    ) -> Float[Tensor, "S B H"]:
-        return lstm_loop(self.from_input(x), self.from_hidden.weight, live, reverse=reverse)
-
 
 class LSTMStack(nn.Module):
-    """Layers of LSTM, one or both directions, with dropout between layers; padding gets zeros."""
+    """Layers of LSTM, one or both directions, with dropout between layers; padding gets zeros.
+
+    The backward direction reads every sentence reversed within its own length, so that both directions of a layer
+    are one loop of two independent recurrences.
+    """
 
     def __init__(
         self, inputs: int, hidden: int, layers: int, *, bidirectional: bool = True, dropout: float = 0.0
@@ -122,14 +123,39 @@ class LSTMStack(nn.Module):
 
     def forward(self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S H"]:
         order, live = by_length(mask)
+        flip = reversal(mask.index_select(0, order))
         h = x.index_select(0, order).transpose(0, 1)
-        for layer, forwards in enumerate(self.forwards):
+        for layer in range(len(self.forwards)):
             h = h if layer == 0 else self.dropout(h)
-            parts = [forwards(h, live)]
-            if len(self.backwards):
-                parts.append(self.backwards[layer](h, live, reverse=True))
-            h = torch.cat(parts, -1)
+            sides = [cast(LSTMLayer, stack[layer]) for stack in (self.forwards, self.backwards) if len(stack)]
+            h = self.layer(h, sides, flip, live)
         return h.transpose(0, 1).index_select(0, order.argsort())
+
+    def layer(
+        self, h: Float[Tensor, "S B D"], sides: list[LSTMLayer], flip: Int[Tensor, "n"], live: list[int]
+    ) -> Float[Tensor, "S B H"]:
+        """One layer: input projections of all directions in one product, then their loops in one."""
+        steps, batch, _ = h.shape
+        rows = h.reshape(steps * batch, -1)
+        each = torch.stack([rows, rows.index_select(0, flip)][: len(sides)])
+        weight = torch.stack([side.from_input.weight for side in sides])
+        bias = torch.stack([side.from_input.bias for side in sides])
+        inputs = torch.baddbmm(bias.unsqueeze(1), each, weight.transpose(1, 2))
+        recurrent = torch.stack([side.from_hidden.weight for side in sides])
+        out = lstm_loop(inputs.view(len(sides), steps, batch, -1), recurrent, live)
+        if len(sides) == 1:
+            return out[0]
+        back = out[1].reshape(steps * batch, -1).index_select(0, flip).view(steps, batch, -1)
+        return torch.cat([out[0], back], -1)
+
+
+def reversal(mask: Bool[Tensor, "B S"]) -> Int[Tensor, "n"]:
+    """Where to read each place of (S, B), flattened, to have every sentence backwards within its length."""
+    batch, steps = mask.shape
+    lengths = mask.sum(1)
+    t = torch.arange(steps, device=mask.device).unsqueeze(1)
+    source = torch.where(t < lengths, lengths - 1 - t, t)
+    return (source * batch + torch.arange(batch, device=mask.device)).flatten()
 
 
 def by_length(mask: Bool[Tensor, "B S"]) -> tuple[Int[Tensor, "B"], list[int]]:

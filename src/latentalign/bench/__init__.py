@@ -1,0 +1,1 @@
+"""Speed and memory of every objective, measured side by side: what `latentalign bench` runs."""

@@ -1,0 +1,62 @@
+"""Rows of the benchmark: objectives with options, written NAME or NAME:key=value:key=value."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import ValidationError
+
+from latentalign.errors import InputError
+from latentalign.training.objective import ObjectiveConfig
+
+ROWS = (
+    "soft",
+    "marginal",
+    "hard-enum",
+    "hard-sample",
+    "variational-enum",
+    "variational-sample",
+    "gumbel",
+    "rws",
+    "vimco",
+    "sum-and-sample",
+    "svi",
+    "semi-amortized",
+    "relaxed",
+)
+CERTIFIED = ("marginal:tolerance=0.01", "marginal:tolerance=0.01:tail=sample")
+"""What these cost depends on how sharp the model is, so they are for trained ones."""
+
+
+def parse_row(text: str) -> ObjectiveConfig:
+    """The objective that a row names."""
+    name, *options = text.strip().split(":")
+    chosen: dict[str, Any] = {"name": name}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals:
+            raise InputError(f"--rows {text}: expected key=value after a colon, got {option!r}")
+        try:
+            chosen[key] = json.loads(value)
+        except ValueError:
+            chosen[key] = value
+    try:
+        return ObjectiveConfig.model_validate(chosen)
+    except ValidationError as error:
+        problems = "; ".join(e["msg"].removeprefix("Value error, ") for e in error.errors())
+        raise InputError(f"--rows {text}: {problems}") from None
+
+
+def parse_rows(text: str | None, *, trained: bool) -> list[ObjectiveConfig]:
+    """The rows asked for, each once, and soft before them all: it is what the others are compared with."""
+    asked = [*ROWS, *(CERTIFIED if trained else ())] if text is None else text.split(",")
+    rows = [parse_row("soft"), *map(parse_row, asked)]
+    return list({label(row.name, row.options): row for row in rows}.values())
+
+
+def label(name: str, options: dict[str, Any]) -> str:
+    """A row as it is written."""
+    return ":".join(
+        [name, *(f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in options.items())]
+    )

@@ -1,0 +1,79 @@
+"""A run of `latentalign train` as what is trained and translated while it is measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from latentalign import config as recipes
+from latentalign.bench.workload import RATE, SOFT, Preset
+from latentalign.nmt.model import TranslationModel
+from latentalign.nmt.task import NMTConfig, Trained, TranslationTask, build_model
+from latentalign.nmt.tokenizer import Tokenizer
+from latentalign.nmt.translate import Settings
+from latentalign.search import BeamSearch
+from latentalign.textfiles import read_lines
+from latentalign.training.loop import TrainingConfig
+from latentalign.training.objective import ObjectiveConfig
+from latentalign.training.run import Run
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A run's model, settings and data."""
+
+    folder: Path
+    batch: int | None = None
+    """Sentences of a batch; without it as many as in the run's own training."""
+
+    def check(self) -> None:
+        """Raise where files of the run or of its data cannot be used."""
+        self.task(SOFT)
+        self.translation()
+
+    def config(self) -> NMTConfig:
+        """The run's recipe, in float32 on the CPU and with the rate and the batches of this measurement."""
+        config = recipes.load(Run(self.folder).config, NMTConfig)
+        changes: dict[str, Any] = {"learning_rate": RATE, "tensorboard": False}
+        changes |= {"precision": "float32", "device": "cpu"}
+        if self.batch is not None:
+            changes |= {"batch_sentences": self.batch, "batch_tokens": None}
+        return config.model_copy(update={"training": config.training.model_copy(update=changes)})
+
+    def training(self) -> TrainingConfig:
+        return self.config().training
+
+    def trained(self, objective: ObjectiveConfig) -> tuple[NMTConfig, Tokenizer, TranslationModel]:
+        """The trained model as any objective wants it; parts that it lacks, such as a q, are random."""
+        trained = Trained.load(self.folder)
+        config = self.config().model_copy(update={"objective": objective})
+        model = build_model(config, trained.tokenizer)
+        model.load_state_dict(trained.model.state_dict(), strict=False)
+        return config, trained.tokenizer, model
+
+    def task(self, objective: ObjectiveConfig) -> TranslationTask:
+        config, tokenizer, model = self.trained(objective)
+        return TranslationTask(config, tokenizer, Run(self.folder).cache, model)
+
+    def translation(self) -> tuple[TranslationModel, list[list[int]]]:
+        """The trained model with a categorical prior, and the test sentences (else those of validation)."""
+        config, tokenizer, model = self.trained(SOFT)
+        split = config.data.test or config.data.valid
+        encoded = tokenizer.encode_source_batch(list(read_lines(split.source)))
+        return model, [list(one.ids) for one in encoded if one.ids]
+
+    def search(self, beam: int) -> BeamSearch:
+        return Settings(beam=beam).search(self.config().search)
+
+    def random(self) -> Preset:
+        config = self.config()
+        inference = config.inference.model_copy(update={"kind": "network"})
+        size = Tokenizer.load(Run(self.folder).tokenizer).target_size
+        batch = {} if self.batch is None else {"batch": self.batch}
+        return Preset(config.model, inference, size, **batch)
+
+    def about(self) -> dict[str, Any]:
+        training = self.training()
+        batch = training.batch_sentences or f"{training.batch_tokens or 4096} tokens"
+        return {**self.random().about(), "run": str(self.folder), "batch": batch, "lengths": "the run's own"}
