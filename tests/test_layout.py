@@ -14,6 +14,7 @@ MAY_IMPORT = {
     "training": {"core", "nn", "training", "errors", "config"},
     "data": {"data", "errors", "textfiles"},
     "nmt": {"core", "nn", "training", "data", "nmt", "errors", "config", "textfiles", "search"},
+    "bench": {"core", "nn", "training", "nmt", "bench", "errors", "config", "search", "textfiles"},
     "vqa": {"core", "nn", "training", "data", "vqa", "errors", "config", "textfiles"},
 }
 

@@ -11,6 +11,7 @@ import torch
 
 from conftest import tiny
 from latentalign import OBJECTIVES
+from latentalign.core import emission
 from latentalign.errors import CheckpointError, DivergedError, InputError
 from latentalign.nmt.task import LossModule, Trained, train
 from latentalign.training import checkpoint
@@ -29,6 +30,40 @@ def test_every_objective_lowers_its_own_bound_in_200_steps(name, demo_files, tmp
     bounds = [r["bound"] for r in Run(tmp_path / "run").history() if r["kind"] == "training"]
     assert all(math.isfinite(b) for b in bounds)
     assert bounds[-1] < 0.5 * bounds[0]
+    assert math.isfinite(result["ppl"])
+
+
+@pytest.mark.parametrize("name", ["soft", "marginal", "hard-enum", "variational-enum"])
+def test_fused_and_plain_emissions_train_alike_step_by_step(name, demo_files, tmp_path, monkeypatch):
+    curves = []
+    for fused in (True, False):
+        if not fused:
+            monkeypatch.setattr(emission, "is_factored", lambda emit: False)
+        config = tiny(
+            demo_files, name, "training.max_steps=50", "training.log_steps=1", "training.precision=float64",
+            "model.dropout=0.0",
+        )  # fmt: skip
+        run = Run(tmp_path / f"{fused}")
+        train(config, run, resume=False, overwrite=False)
+        curves.append([r["bound"] for r in run.history() if r["kind"] == "training"])
+    assert len(curves[0]) == len(curves[1]) == 50
+    assert curves[0] == pytest.approx(curves[1], rel=1e-10)
+    assert curves[0][-1] < 0.6 * curves[0][0]
+
+
+@pytest.mark.parametrize("tail", ["enumerate", "sample"])
+def test_the_certified_marginal_trains(tail, demo_files, tmp_path):
+    config = tiny(
+        demo_files, "marginal", "training.max_steps=200", "training.log_steps=20", "training.epochs=100",
+        "training.learning_rate=3e-3", "training.validate_steps=200", "objective.tolerance=0.5",
+        f"objective.tail={tail}",
+    )  # fmt: skip
+    result = train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    history = [r for r in Run(tmp_path / "run").history() if r["kind"] == "training"]
+    assert history[-1]["bound"] < 0.5 * history[0]["bound"]
+    if tail == "enumerate":
+        assert history[-1]["gap"] <= math.log1p(0.5)
+    assert 1 <= history[-1]["visited"] <= (13 if tail == "enumerate" else 3)
     assert math.isfinite(result["ppl"])
 
 
