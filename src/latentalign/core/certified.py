@@ -24,7 +24,7 @@ from latentalign.core.emission import EmissionLatent, Pairs, hidden_rows
 from latentalign.core.factored import is_factored
 from latentalign.core.latent import Latent
 from latentalign.core.numerics import NEG_INF, at_least_float32
-from latentalign.core.vocabulary import linear_log_prob
+from latentalign.core.vocabulary import aligned, linear_log_prob
 
 Tail = Literal["enumerate", "sample"]
 SHORTLIST = 256
@@ -131,7 +131,7 @@ def beam_predictive(
     mass = log_weight.exp()
     left = mass.flip(-1).cumsum(-1).flip(-1)  # of ranks k and later
     exists = log_weight > NEG_INF
-    out = torch.zeros(len(order), outputs, dtype=mass.dtype, device=mass.device)
+    out = aligned(len(order), mass, outputs).zero_()
     done = torch.zeros_like(exists)
 
     def visit(allowed: Tensor) -> None:

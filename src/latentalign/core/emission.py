@@ -15,7 +15,7 @@ from latentalign.core.factored import FactoredHead as FactoredHead
 from latentalign.core.factored import is_factored
 from latentalign.core.latent import D, Latent
 from latentalign.core.numerics import NEG_INF, at_least_float32, flat_rows
-from latentalign.core.vocabulary import add_mixture, chunks, fused_average, linear_log_prob
+from latentalign.core.vocabulary import add_mixture, aligned, chunks, fused_average, linear_log_prob
 
 MAX_LOGITS = 2**22
 LOG_SPACE_BUFFERS = 6
@@ -198,7 +198,7 @@ def decoding_log_prob(
     hidden = hidden_rows(head, query, memory, alignments, pairs=pairs)
     log_weight = alignments.log_weight.flatten()[pairs.slot]
     output = head.output
-    found = at_least_float32(hidden.new_zeros(len(used), output.out_features))
+    found = aligned(len(used), at_least_float32(hidden[:0]), output.out_features).zero_()
     add_mixture(
         found,
         hidden,

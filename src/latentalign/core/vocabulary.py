@@ -16,15 +16,27 @@ from torch import Tensor
 
 from latentalign.core.numerics import at_least_float32
 
-BLOCK = 2048
-"""Outputs of one product on a CPU: a wide matrix is multiplied in pieces that stay in its cache."""
+CACHE_LINE = 64
+PAGE = 4096
+
+
+def aligned(rows: int, like: Tensor, outputs: int) -> Float[Tensor, "rows outputs"]:
+    """Uninitialised memory whose rows begin at cache lines, and not all at the same place of a page.
+
+    Matrix products into and out of rows that do not are a third slower on a CPU.
+    """
+    line = CACHE_LINE // like.element_size()
+    width = -(-outputs // line) * line
+    if width * like.element_size() % PAGE == 0:
+        width += line
+    return like.new_empty(rows, width)[:, :outputs]
 
 
 def room_for(rows: int, hidden: Tensor, weight: Tensor) -> Tensor | None:
     """Memory for the logits of one chunk after the other, asked for once; None where it would not be used."""
     if hidden.device.type != "cpu" or hidden.dtype != weight.dtype or hidden.element_size() < 4:
         return None
-    return hidden.new_empty(rows, len(weight))
+    return aligned(rows, hidden, len(weight))
 
 
 def logits_of(
@@ -36,15 +48,9 @@ def logits_of(
     """h W' + b in the precision of h, then in float32 at least; in the first rows of `room` where there is one."""
     if room is None:
         product = at_least_float32(hidden @ weight.to(hidden.dtype).t())
-        return product if bias is None else product.add_(bias)
-    out = room[: len(hidden)]
-    for part in chunks(len(weight), BLOCK):
-        across = weight[part].t()
-        if bias is None:
-            torch.mm(hidden, across, out=out[:, part])
-        else:
-            torch.addmm(bias[part], hidden, across, out=out[:, part])
-    return out
+    else:
+        product = torch.mm(hidden, weight.t(), out=room[: len(hidden)])
+    return product if bias is None else product.add_(bias)
 
 
 def softmax_(logits: Float[Tensor, "n V"], target: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
