@@ -15,7 +15,14 @@ from latentalign.core.factored import FactoredHead as FactoredHead
 from latentalign.core.factored import is_factored
 from latentalign.core.latent import D, Latent
 from latentalign.core.numerics import NEG_INF, at_least_float32, flat_rows
-from latentalign.core.vocabulary import add_mixture, aligned, chunks, fused_average, linear_log_prob
+from latentalign.core.vocabulary import (
+    add_mixture,
+    aligned,
+    chunks,
+    fused_average,
+    linear_log_prob,
+    single_log_prob,
+)
 
 MAX_LOGITS = 2**22
 LOG_SPACE_BUFFERS = 6
@@ -198,19 +205,21 @@ def decoding_log_prob(
     hidden = hidden_rows(head, query, memory, alignments, pairs=pairs)
     log_weight = alignments.log_weight.flatten()[pairs.slot]
     output = head.output
-    found = aligned(len(used), at_least_float32(hidden[:0]), output.out_features).zero_()
-    add_mixture(
-        found,
-        hidden,
-        output.weight,
-        output.bias,
-        log_weight=log_weight,
-        owner=owner,
-        max_logits=max_logits,
-    )
-    found.log_()
-    if found.amin() == NEG_INF:
-        return None
+    found = aligned(len(used), at_least_float32(hidden[:0]), output.out_features)
+    if len(used) == len(owner):  # one alignment a query: nothing to sum
+        single_log_prob(found, hidden, output.weight, output.bias, log_weight=log_weight)
+    else:
+        add_mixture(
+            found.zero_(),
+            hidden,
+            output.weight,
+            output.bias,
+            log_weight=log_weight,
+            owner=owner,
+            max_logits=max_logits,
+        )
+        if found.log_().amin() == NEG_INF:
+            return None
     batch = query.shape[:-1]
     if len(used) == batch.numel():
         return found.view(*batch, -1)

@@ -283,6 +283,24 @@ def add_mixture(
         del logits  # before the next chunk's exist
 
 
+@torch.no_grad()
+def single_log_prob(
+    out: Float[Tensor, "N V"],
+    hidden: Float[Tensor, "N H"],
+    weight: Float[Tensor, "V H"],
+    bias: Float[Tensor, "V"] | None,
+    *,
+    log_weight: Float[Tensor, "N"],
+) -> None:
+    """log w + log softmax(h W' + b) of every row into `out`; no gradient."""
+    for rows in chunks(len(hidden), MIXTURE_ROWS):
+        room = out[rows] if room_for(0, hidden, weight) is not None else None
+        logits = logits_of(hidden[rows], weight, bias, room)
+        logits -= (logits.logsumexp(1) - log_weight[rows].to(logits.dtype)).unsqueeze(1)
+        if room is None:
+            out[rows] = logits
+
+
 def linear_log_prob(
     hidden: Float[Tensor, "N H"],
     weight: Float[Tensor, "V H"],
