@@ -44,6 +44,8 @@ class TrainingConfig(Section):
     """The first validation after which the learning rate may fall."""
     patience: int = Field(5, ge=1)
     """Validations in a row without a better perplexity before training ends."""
+    min_gain: float = Field(0.0, ge=0, lt=1)
+    """The share by which a perplexity has to fall to count as better for `decay` and `patience`."""
     validate_steps: int | None = Field(None, ge=1)
     """Updates between validations; without it, once an epoch."""
     checkpoint_steps: int = Field(1000, ge=1)
@@ -115,7 +117,9 @@ class Trainer:
     def __init__(self, task: Task, run: Run, config: TrainingConfig, *, metadata: dict[str, str]) -> None:
         self.task, self.run, self.config, self.metadata = task, run, config, metadata
         self.position = Position()
-        self.schedule = Schedule(config.learning_rate, config.decay, config.decay_start, config.patience)
+        self.schedule = Schedule(
+            config.learning_rate, config.decay, config.decay_start, config.patience, config.min_gain
+        )
         self.optimizer = torch.optim.Adam(
             task.module.parameters(), lr=config.learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True
         )
@@ -162,7 +166,7 @@ class Trainer:
             state.setdefault(int(index), {})[name] = tensor
         self.optimizer.load_state_dict({"state": state, "param_groups": groups["param_groups"]})
         self.position = Position(**loaded.documents["position"])
-        self.schedule = Schedule(**loaded.documents["schedule"])
+        self.schedule.resume(loaded.documents["schedule"])
         checkpoint.restore_random_state(loaded.tensors["random"])
         self.run.rewind(self.position.step)
         if any(r["kind"] == "validation" and r["step"] == self.position.step for r in self.run.history()):
