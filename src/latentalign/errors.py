@@ -29,3 +29,9 @@ class StorageError(LatentAlignError, OSError):
     """Reading or writing failed: no space, no permission, no such device."""
 
     exit_code = 5
+
+
+class LostProcessError(LatentAlignError):
+    """Another process of a distributed training is gone."""
+
+    exit_code = 6

@@ -6,6 +6,7 @@ import math
 import shutil
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,8 +14,10 @@ from conftest import tiny
 from latentalign import OBJECTIVES
 from latentalign.core import emission
 from latentalign.errors import CheckpointError, DivergedError, InputError
-from latentalign.nmt.task import LossModule, Trained, train
+from latentalign.nmt.task import LossModule, Trained, TranslationTask, build_model, train
+from latentalign.nmt.tokenizer import Tokenizer
 from latentalign.training import checkpoint
+from latentalign.training.loop import Trainer
 from latentalign.training.run import Run
 
 pytestmark = pytest.mark.slow  # trains a small model first
@@ -49,6 +52,25 @@ def test_fused_and_plain_emissions_train_alike_step_by_step(name, demo_files, tm
     assert len(curves[0]) == len(curves[1]) == 50
     assert curves[0] == pytest.approx(curves[1], rel=1e-10)
     assert curves[0][-1] < 0.6 * curves[0][0]
+
+
+@pytest.mark.parametrize("name", ["soft", "marginal", "hard-enum", "variational-enum"])
+@pytest.mark.parametrize("normalize", ["tokens", "sentences"])
+def test_gradients_of_small_batches_add_up_to_that_of_a_large_one(name, normalize, demo_files, tmp_path):
+    config = tiny(
+        demo_files, name, "training.precision=float64", "model.dropout=0.0", f"training.normalize={normalize}"
+    )
+    tokenizer = Tokenizer.learn(config.tokenizer, config.data.train.source, config.data.train.target)
+    found = []
+    for sizes in ([8], [4, 4], [2, 2, 2, 2], [7, 1]):
+        torch.manual_seed(0)
+        task = TranslationTask(config, tokenizer, tmp_path / "cache", build_model(config, tokenizer).double())
+        trainer = Trainer(task, Run(tmp_path / "run"), config.training, metadata={})
+        sums = trainer.update(np.split(np.arange(8), np.cumsum(sizes)[:-1]))
+        found.append({**task.model_tensors(), "value": sums.value.double()})
+    for other in found[1:]:
+        for key, expected in found[0].items():
+            torch.testing.assert_close(other[key], expected, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("tail", ["enumerate", "sample"])
@@ -120,6 +142,15 @@ def test_relaxed_starts_from_the_jensen_bound(demo_files, tmp_path):
     train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
     warm = Trained.load(tmp_path / "run" / "warm-start")
     assert warm.config.objective.name == "relaxed-hard"
+
+
+def test_any_objective_may_start_from_an_easier_one(demo_files, tmp_path):
+    options = ("training.max_steps=3", "training.warm_start_epochs=1", "training.epochs=1")
+    train(tiny(demo_files, "marginal", *options), Run(tmp_path / "cold"), resume=False, overwrite=False)
+    assert not (tmp_path / "cold" / "warm-start").exists()
+    config = tiny(demo_files, "variational-sample", *options, "training.warm_start_objective=soft")
+    train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    assert Trained.load(tmp_path / "run" / "warm-start").config.objective.name == "soft"
 
 
 def test_external_q_trains_from_a_pharaoh_file(demo_files, tmp_path):

@@ -24,14 +24,17 @@ from latentalign.nmt.inference_network import InferenceConfig, external_scores
 from latentalign.nmt.link_formats import read_links
 from latentalign.nmt.links import Links
 from latentalign.nmt.model import ModelConfig, TranslationModel, count_parameters
-from latentalign.nmt.tokenizer import Tokenizer, TokenizerConfig
+from latentalign.nmt.tokenizer import EOS, Tokenizer, TokenizerConfig
 from latentalign.textfiles import fingerprint, read_parallel
+from latentalign.training import checkpoint
 from latentalign.training.checkpoint import write_bytes_atomic
+from latentalign.training.distributed import World, joined
 from latentalign.training.loop import Sums, Trainer, TrainingConfig, perplexity
 from latentalign.training.objective import ObjectiveConfig
 from latentalign.training.run import Run
 
 EVALUATION_TOKENS = 4096
+RANK_SEED = 1_000_003
 
 
 class SearchConfig(Section):
@@ -101,20 +104,24 @@ class TranslationTask:
     """What the training loop needs of translation."""
 
     def __init__(
-        self, config: NMTConfig, tokenizer: Tokenizer, folder: Path, model: TranslationModel
+        self,
+        config: NMTConfig,
+        tokenizer: Tokenizer,
+        folder: Path,
+        model: TranslationModel,
+        *,
+        world: World | None = None,
     ) -> None:
         self.config, self.tokenizer = config, tokenizer
         self.objective = config.objective.build()
         self.module = LossModule(model, self.objective)
         data, training = config.data, config.training
-        self.train = build_cache(
-            tokenizer, data.train, folder / "train", max_length=data.max_length, max_dropped=data.max_dropped
-        )
-        self.valid = build_cache(tokenizer, data.valid, folder / "valid", max_length=None)
+        self.train, self.valid = build_caches(config, tokenizer, folder)
         sizes = {"batch_tokens": training.batch_tokens, "batch_sentences": training.batch_sentences}
         if not any(sizes.values()):
             sizes["batch_tokens"] = 4096
-        self.batches = Batches(self.train, seed=training.seed, **sizes)
+        place = {} if world is None else {"rank": world.rank, "world": world.size}
+        self.batches = Batches(self.train, seed=training.seed, **sizes, **place)
         self.device = torch.device(training.device)
         self.external: dict[str, ExternalLinks] = {}
         if self.objective.needs_inferred and config.inference.kind == "external":
@@ -126,10 +133,14 @@ class TranslationTask:
         return self.batches.epoch_batches(number)
 
     def batch(self, key: np.ndarray) -> tuple[Batch, Tensor | None]:
-        return self.with_external("train", collate(self.train, key))
+        return self.with_external("train", collate(self.train, key) if len(key) else nothing())
 
     def with_external(self, split: str, batch: Batch) -> tuple[Batch, Tensor | None]:
-        external = self.external[split].scores(batch).to(self.device) if split in self.external else None
+        external = None
+        if split in self.external:
+            shape = (*batch.target.shape, batch.source.shape[1])
+            given = self.external[split].scores(batch) if len(batch.index) else torch.zeros(shape)
+            external = given.to(self.device)
         return batch.to(self.device), external
 
     def describe(self, key: np.ndarray) -> str:
@@ -156,6 +167,21 @@ class TranslationTask:
 
     def model_tensors(self) -> dict[str, Tensor]:
         return dict(self.module.model.state_dict())
+
+
+def nothing() -> Batch:
+    """A process's share of a batch that has none for it: no token, but every parameter takes part."""
+    one, here = torch.full((1, 1), EOS), torch.ones(1, 1, dtype=torch.bool)
+    return Batch(one, here, one, ~here, torch.zeros(0, dtype=torch.int64))
+
+
+def build_caches(config: NMTConfig, tokenizer: Tokenizer, folder: Path) -> tuple[Corpus, Corpus]:
+    """Training and validation text as ids; made where they are not there yet."""
+    data = config.data
+    train = build_cache(
+        tokenizer, data.train, folder / "train", max_length=data.max_length, max_dropped=data.max_dropped
+    )
+    return train, build_cache(tokenizer, data.valid, folder / "valid", max_length=None)
 
 
 def mean_entropy(mean: Tensor) -> Tensor:
@@ -188,27 +214,47 @@ def build_model(config: NMTConfig, tokenizer: Tokenizer) -> TranslationModel:
 
 def train(config: NMTConfig, run: Run, *, resume: bool, overwrite: bool) -> dict[str, Any]:
     """Train a recipe into a run directory; what the best model measured on the validation set."""
-    going_on = run.begin(resume=resume, overwrite=overwrite)
+    with joined(config.training.device) as world:
+        going_on = resume and checkpoint.exists(run.checkpoint)
+        world.wait()
+        if world.leader:  # what is written is written before the others look
+            prepare(config, run, resume=resume, overwrite=overwrite)
+        world.wait()
+        return train_together(config, run, world, going_on=going_on)
+
+
+def prepare(config: NMTConfig, run: Run, *, resume: bool, overwrite: bool) -> None:
+    """The run directory with its recipe, tokenizer and cache."""
+    run.begin(resume=resume, overwrite=overwrite)
     if resume and run.config.is_file():
         require_same(config, recipes.load(run.config, NMTConfig))
-    torch.set_num_threads(config.training.threads)
     write_bytes_atomic(run.config, recipes.dump(config).encode())
     tokenizer = obtain_tokenizer(config, run)
-    torch.manual_seed(config.training.seed)
+    build_caches(config, tokenizer, run.cache)
+
+
+def train_together(config: NMTConfig, run: Run, world: World, *, going_on: bool) -> dict[str, Any]:
+    """This process's part of a training whose run directory is prepared."""
+    torch.set_num_threads(config.training.threads)
+    tokenizer = Tokenizer.load(run.tokenizer)
+    checkpoint.seed(config.training.seed)
     model = build_model(config, tokenizer).to(torch.device(config.training.device))
     if config.training.precision == "float64":
         model = model.double()
     if not going_on:
-        warm_up(model, config, run, tokenizer)
-    task = TranslationTask(config, tokenizer, run.cache, model)
+        warm_up(model, config, run, tokenizer, world=world)
+    task = TranslationTask(config, tokenizer, run.cache, model, world=world)
     metadata = {"task": "nmt", "tokenizer": tokenizer.fingerprint(), "objective": config.objective.name}
     if any(isinstance(p, nn.UninitializedParameter) for p in task.module.parameters()):
         with torch.no_grad():  # lazy layers of a learned baseline take their shape from a first batch
-            task.module(task.batch(task.epoch(0)[0][:2]))
-    trainer = Trainer(task, run, config.training, metadata=metadata)
+            task.module(task.with_external("train", collate(task.train, [0, 1])))
+    if world.rank:  # other noise than the leader's, which is that of a single process
+        checkpoint.seed(config.training.seed + world.rank * RANK_SEED)
+    trainer = Trainer(task, run, config.training, metadata=metadata, world=world)
     if going_on:
         trainer.load()
-    write_card(run, config, task, model)
+    if world.leader:
+        write_card(run, config, task, model, processes=world.size)
     schedule = trainer.train()
     return {
         "ppl": schedule.best_ppl,
@@ -246,23 +292,32 @@ def obtain_tokenizer(config: NMTConfig, run: Run) -> Tokenizer:
     return tokenizer
 
 
-def warm_up(model: TranslationModel, config: NMTConfig, run: Run, tokenizer: Tokenizer) -> None:
-    """Start from another run's model, or from one trained on the Jensen bound first."""
+def warm_up(
+    model: TranslationModel, config: NMTConfig, run: Run, tokenizer: Tokenizer, *, world: World
+) -> None:
+    """Start from another run's model, or from one trained on an easier objective first."""
     training = config.training
     source = Path(training.warm_start) if training.warm_start else None
-    if source is None and training.warm_start_epochs and config.objective.name == "relaxed":
+    default = "relaxed-hard" if config.objective.name == "relaxed" else None
+    easier = training.warm_start_objective or default
+    if source is None and training.warm_start_epochs and easier:
         source = run.folder / "warm-start"
         first = config.model_copy(
             update={
-                "objective": ObjectiveConfig(name="relaxed-hard"),
+                "objective": ObjectiveConfig(name=easier),
                 "training": training.model_copy(
                     update={"warm_start_epochs": 0, "epochs": training.warm_start_epochs}
                 ),
             }
         )
-        source.mkdir(parents=True, exist_ok=True)
-        tokenizer.save(Run(source).tokenizer)
-        train(first, Run(source), resume=True, overwrite=False)
+        going_on = checkpoint.exists(Run(source).checkpoint)
+        world.wait()
+        if world.leader:
+            source.mkdir(parents=True, exist_ok=True)
+            tokenizer.save(Run(source).tokenizer)
+            prepare(first, Run(source), resume=True, overwrite=False)
+        world.wait()
+        train_together(first, Run(source), world, going_on=going_on)
     if source is None:
         return
     tensors, metadata = Run(source).load_model()
@@ -275,7 +330,9 @@ def warm_up(model: TranslationModel, config: NMTConfig, run: Run, tokenizer: Tok
     model.load_state_dict({n: t for n, t in tensors.items() if n in own}, strict=False)
 
 
-def write_card(run: Run, config: NMTConfig, task: TranslationTask, model: TranslationModel) -> None:
+def write_card(
+    run: Run, config: NMTConfig, task: TranslationTask, model: TranslationModel, *, processes: int
+) -> None:
     """What was trained on what."""
     data = {
         name: {"source": fingerprint(split.source), "target": fingerprint(split.target)}
@@ -291,6 +348,7 @@ def write_card(run: Run, config: NMTConfig, task: TranslationTask, model: Transl
             "task": "nmt",
             "objective": config.objective.model_dump(),
             "seed": config.training.seed,
+            "processes": processes,
             "data": data,
             "pairs": {"train": len(task.train), "valid": len(task.valid)},
             "dropped": dict(task.train.dropped),

@@ -377,6 +377,13 @@ def _tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) ->
 # --- random numbers -------------------------------------------------------------------------------------
 
 
+def seed(number: int) -> None:
+    """Begin the random states of this process anew."""
+    random.seed(number)
+    np.random.seed(number % 2**32)
+    torch.manual_seed(number)
+
+
 def random_state() -> dict[str, Tensor]:
     """The states of Python's, NumPy's and PyTorch's global generators, as tensors for a checkpoint."""
     _, words, gauss = random.getstate()

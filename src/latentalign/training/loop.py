@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from latentalign.config import Section
 from latentalign.errors import CheckpointError, DivergedError, InputError
 from latentalign.training import checkpoint
+from latentalign.training.distributed import World
 from latentalign.training.progress import Progress
 from latentalign.training.run import Run
 from latentalign.training.schedule import Schedule
@@ -53,7 +55,9 @@ class TrainingConfig(Section):
     warm_start: str | None = None
     """A run whose model to start from."""
     warm_start_epochs: int = Field(0, ge=0)
-    """For `relaxed`: epochs on the Jensen bound before the inference network enters."""
+    """Epochs on another objective, before this one and its inference network enter."""
+    warm_start_objective: str | None = None
+    """That objective; without it the Jensen bound for `relaxed`, and no warm start for the others."""
     seed: int = 0
     threads: int = Field(2, ge=1)
     device: str = "cpu"
@@ -114,8 +118,19 @@ class Interrupted(BaseException):
 class Trainer:
     """One training from where it stands to its end."""
 
-    def __init__(self, task: Task, run: Run, config: TrainingConfig, *, metadata: dict[str, str]) -> None:
+    def __init__(
+        self,
+        task: Task,
+        run: Run,
+        config: TrainingConfig,
+        *,
+        metadata: dict[str, str],
+        world: World | None = None,
+    ) -> None:
         self.task, self.run, self.config, self.metadata = task, run, config, metadata
+        self.world = world or World()
+        self.device = torch.device(config.device)
+        self.replica = self.world.replica(task.module)
         self.position = Position()
         self.schedule = Schedule(
             config.learning_rate, config.decay, config.decay_start, config.patience, config.min_gain
@@ -125,12 +140,16 @@ class Trainer:
         )
         self.stop_asked = False
         self.validated_at = -1
-        self.board = tensorboard_writer(run.folder / "tensorboard") if config.tensorboard else None
+        wanted = config.tensorboard and self.world.leader
+        self.board = tensorboard_writer(run.folder / "tensorboard") if wanted else None
 
     # -- state ------------------------------------------------------------------------------------
 
     def save(self) -> None:
         """Everything that is needed to go on as if nothing had happened."""
+        randoms = self.random_states()
+        if not self.world.leader:
+            return self.world.wait()
         slots = self.optimizer.state_dict()["state"]
         optimizer = {f"{i}.{name}": x for i, state in slots.items() for name, x in state.items()}
         checkpoint.save(
@@ -138,7 +157,7 @@ class Trainer:
             tensors={
                 "module": dict(self.task.module.state_dict()),
                 "optimizer": optimizer,
-                "random": checkpoint.random_state(),
+                **randoms,
             },
             documents={
                 "position": dataclasses.asdict(self.position),
@@ -146,6 +165,13 @@ class Trainer:
                 "metadata": self.metadata,
             },
         )
+        return self.world.wait()
+
+    def random_states(self) -> dict[str, dict[str, Tensor]]:
+        """The random state of every process, by the name of its file."""
+        own = checkpoint.random_state()
+        found = {name: self.world.collected(state, self.device) for name, state in own.items()}
+        return {random_name(rank): {n: found[n][rank] for n in own} for rank in range(self.world.size)}
 
     def load(self) -> None:
         """Go back to the last checkpoint."""
@@ -167,8 +193,16 @@ class Trainer:
         self.optimizer.load_state_dict({"state": state, "param_groups": groups["param_groups"]})
         self.position = Position(**loaded.documents["position"])
         self.schedule.resume(loaded.documents["schedule"])
-        checkpoint.restore_random_state(loaded.tensors["random"])
-        self.run.rewind(self.position.step)
+        processes = sum(name.startswith("random") for name in loaded.tensors)
+        if processes != self.world.size:
+            raise CheckpointError(
+                f"{self.run.checkpoint}: was written by {processes} processes, this training has {self.world.size}: "
+                f"go on with as many, torchrun --nproc-per-node {processes}"
+            )
+        checkpoint.restore_random_state(loaded.tensors[random_name(self.world.rank)])
+        if self.world.leader:
+            self.run.rewind(self.position.step)
+        self.world.wait()
         if any(r["kind"] == "validation" and r["step"] == self.position.step for r in self.run.history()):
             self.validated_at = self.position.step
 
@@ -178,7 +212,7 @@ class Trainer:
         """Until the epochs, the steps or the patience end; SIGTERM saves and raises Interrupted."""
         before = signal.signal(signal.SIGTERM, self.ask_to_stop)
         try:
-            with Progress(self.run.folder.name) as progress:
+            with Progress(self.run.folder.name, shown=self.world.leader) as progress:
                 while not self.ended:
                     self.one_epoch(progress)
                     if self.config.validate_steps is None and not self.cut_short:
@@ -248,18 +282,20 @@ class Trainer:
 
     def update(self, group: Sequence[Any]) -> Sums:
         """One step of Adam on the summed loss of a group of batches."""
-        module = self.task.module.train()
+        module = self.replica.train()
         self.optimizer.zero_grad(set_to_none=True)
         parts: list[Sums] = []
         for key in group:
-            with self.autocast():
-                sums = self.guarded(lambda key=key: module(self.task.batch(key)), group)
-            (-sums.surrogate).backward()
+            last = len(parts) == len(group) - 1
+            with nullcontext() if last else self.world.alone(module), self.world.watched():
+                with self.autocast():
+                    sums = self.guarded(lambda key=key: module(self.task.batch(key)), group)
+                (-sums.surrogate).backward()
             parts.append(dataclasses.replace(sums, surrogate=sums.surrogate.detach()))
-        total = add_up(parts)
+        total = self.everywhere(add_up(parts))
         count = total.queries if self.config.normalize == "tokens" else total.examples
         grads = [p.grad for p in module.parameters() if p.grad is not None]
-        torch._foreach_div_(grads, max(1, count))
+        torch._foreach_div_(grads, max(1, count) / self.world.size)  # a replica's gradients are means
         norm = torch.nn.utils.clip_grad_norm_(module.parameters(), self.config.clip)
         if not (math.isfinite(float(total.surrogate)) and math.isfinite(float(norm))):
             raise self.diverged(group, f"loss {-float(total.surrogate)}, gradient norm {float(norm)}")
@@ -267,6 +303,19 @@ class Trainer:
             settings["lr"] = self.schedule.learning_rate
         self.optimizer.step()
         return total
+
+    def everywhere(self, sums: Sums) -> Sums:
+        """Sums of all processes; a stop asked of one is asked of all."""
+        if self.world.size == 1:
+            return sums
+        names = sorted(sums.terms)
+        here = [sums.surrogate, sums.value, *(sums.terms[n] for n in names)]
+        figures = [*map(float, here), sums.queries, sums.examples, self.stop_asked]
+        surrogate, value, *terms, queries, examples, stop = self.world.total(figures, self.device)
+        self.stop_asked = stop > 0
+        wide = partial(torch.tensor, dtype=torch.float64)
+        shared = {n: wide(x) for n, x in zip(names, terms, strict=True)}
+        return Sums(wide(surrogate), wide(value), shared, int(queries), int(examples))
 
     def guarded(self, forward: Callable[[], Sums], group: Sequence[Any]) -> Sums:
         """The forward pass; scores that are not finite count as divergence."""
@@ -296,6 +345,8 @@ class Trainer:
         torch.manual_seed(self.config.seed)  # a sampled bound is measured with the same draws every time
         with torch.no_grad():
             measured = self.task.validate()
+        # All have measured the same; where rounding differs, the leader's figures count.
+        measured = dict(zip(measured, self.world.of_leader([*measured.values()], self.device), strict=True))
         checkpoint.restore_random_state(random)
         self.validated_at = self.position.step
         if any(math.isnan(x) for x in measured.values()):
@@ -303,7 +354,7 @@ class Trainer:
         better = self.schedule.validated(measured["bound"], measured["ppl"])
         record = {"kind": "validation", **self.where(), **measured, "best": better}
         self.record({**record, "next_learning_rate": self.schedule.learning_rate})
-        if better:
+        if better and self.world.leader:
             self.run.save_model(self.task.model_tensors(), self.metadata)
         if progress:
             progress.validated(self.position.epoch, measured, better, self.schedule.learning_rate)
@@ -332,12 +383,19 @@ class Trainer:
 
     def record(self, record: dict[str, Any]) -> None:
         """A line of metrics.jsonl and, where asked for, points of TensorBoard's curves."""
+        if not self.world.leader:
+            return
         self.run.log(record)
         if self.board is not None:
             for name, value in record.items():
                 if isinstance(value, float):
                     self.board.add_scalar(f"{record['kind']}/{name}", value, self.position.step)
             self.board.flush()
+
+
+def random_name(rank: int) -> str:
+    """The file of a process's random state in a checkpoint."""
+    return "random" if rank == 0 else f"random-{rank}"
 
 
 def tensorboard_writer(folder: Path) -> Any:

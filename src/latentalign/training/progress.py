@@ -13,8 +13,8 @@ from rich.progress import Progress as RichProgress
 class Progress:
     """A bar that shows epoch, tokens a second, the bound and the time left."""
 
-    def __init__(self, name: str) -> None:
-        self.console = Console(stderr=True)
+    def __init__(self, name: str, *, shown: bool = True) -> None:
+        self.console = Console(stderr=True, quiet=not shown)
         self.bar = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -24,7 +24,7 @@ class Progress:
             TimeRemainingColumn(),
             console=self.console,
             transient=True,
-            disable=not self.console.is_terminal,
+            disable=not (shown and self.console.is_terminal),
         )
         self.name = name
         self.task = self.bar.add_task(name, total=1, speed="", bound="")

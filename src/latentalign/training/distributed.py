@@ -1,0 +1,119 @@
+"""Several processes as one training: started by torchrun, gloo between CPUs and nccl between GPUs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from latentalign.errors import InputError, LostProcessError
+
+PATIENCE = timedelta(minutes=30)
+"""How long one process waits for another that is alive, as while the first one builds a cache."""
+
+
+@dataclass(frozen=True)
+class World:
+    """All processes of a training, as one of them sees them."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def leader(self) -> bool:
+        """The one process that writes files and shows progress."""
+        return self.rank == 0
+
+    def wait(self) -> None:
+        """Until all are here."""
+        if self.size > 1:
+            with self.watched():
+                dist.barrier()
+
+    def total(self, values: Sequence[float], device: torch.device) -> list[float]:
+        """Each value summed over all processes."""
+        if self.size == 1:
+            return list(values)
+        here = torch.tensor(values, dtype=torch.float64, device=device)
+        with self.watched():
+            dist.all_reduce(here)
+        return here.tolist()
+
+    def of_leader(self, values: Sequence[float], device: torch.device) -> list[float]:
+        """The leader's values, everywhere."""
+        if self.size == 1:
+            return list(values)
+        here = torch.tensor(values, dtype=torch.float64, device=device)
+        with self.watched():
+            dist.broadcast(here, src=0)
+        return here.tolist()
+
+    def collected(self, value: Tensor, device: torch.device) -> list[Tensor]:
+        """A tensor of one shape from every process, in the order of ranks."""
+        if self.size == 1:
+            return [value]
+        here = value.to(device)
+        found = [torch.empty_like(here) for _ in range(self.size)]
+        with self.watched():
+            dist.all_gather(found, here)
+        return [x.to(value.device) for x in found]
+
+    def replica(self, module: nn.Module) -> nn.Module:
+        """The module with gradients averaged over all processes."""
+        return module if self.size == 1 else DistributedDataParallel(module)
+
+    def alone(self, module: nn.Module) -> AbstractContextManager[None]:
+        """While gradients are only gathered here: they are exchanged with those of a later batch."""
+        if isinstance(module, DistributedDataParallel):
+            quiet: AbstractContextManager[None] = module.no_sync()
+            return quiet
+        return nullcontext()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """A process that is gone becomes an error that says who missed it."""
+        try:
+            yield
+        except (dist.DistBackendError, dist.DistNetworkError, RuntimeError) as error:
+            if self.size == 1 or not lost_connection(error):
+                raise
+            raise LostProcessError(
+                f"rank {self.rank} of {self.size} lost another process of this training, whose own message says "
+                f"why; the last checkpoint is kept, go on with --resume ({first_line(error)})"
+            ) from None
+
+
+def lost_connection(error: BaseException) -> bool:
+    """Whether an exchange failed because the other side is gone."""
+    words = ("connection", "timed out", "timeout", "peer", "nccl", "gloo", "socket")
+    return any(word in str(error).lower() for word in words)
+
+
+def first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+
+
+@contextmanager
+def joined(device: str) -> Iterator[World]:
+    """The world that torchrun describes in the environment, or a world of one."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size < 2:
+        yield World()
+        return
+    if not dist.is_available():
+        raise InputError("this build of PyTorch has no torch.distributed; train with one process")
+    backend = "nccl" if torch.device(device).type == "cuda" else "gloo"
+    if backend == "nccl":
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group(backend, timeout=PATIENCE)
+    try:
+        yield World(dist.get_rank(), dist.get_world_size())
+    finally:
+        dist.destroy_process_group()
