@@ -260,3 +260,13 @@ def test_rws_weights_survive_likelihoods_far_below_zero():
         (grad,) = torch.autograd.grad(estimate.surrogate.sum(), log_f)
         assert grad.isfinite().all()
         assert math.isfinite(estimate.value.item())
+
+
+def test_merging_equal_draws_keeps_every_average():
+    p = problem((2, 3), 4, 5)
+    latent = p.latent()
+    drawn = latent.inferred.at(torch.tensor([0, 1, 0, 0]).expand(2, 3, 4))
+    merged = drawn.merged()
+    assert (merged.present.sum(-1) <= 2).all()
+    torch.testing.assert_close(latent.log_marginal(merged), latent.log_marginal(drawn))
+    torch.testing.assert_close(latent.mean_log_likelihood(merged), latent.mean_log_likelihood(drawn))
