@@ -8,6 +8,7 @@ import datetime
 import difflib
 import json
 import math
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,8 +48,8 @@ def load(recipe: Path | str, model: type[T], overrides: Sequence[str] = ()) -> T
     """
     text, folder = _recipe_text(recipe)
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        table = _toml(text)
+    except ValueError as error:
         raise InputError(f"{recipe}: not valid TOML: {error}") from None
     changed = []
     for override in overrides:
@@ -61,7 +62,7 @@ def load(recipe: Path | str, model: type[T], overrides: Sequence[str] = ()) -> T
         # Strict, so that "3" is no number and 1 is no truth; by way of JSON, whose strict mode still takes
         # a list for a tuple and text for a path.
         return model.model_validate_json(
-            json.dumps(table, default=str), strict=True, context={"folder": folder}
+            _json(table, recipe, changed), strict=True, context={"folder": folder}
         )
     except ValidationError as error:
         raise InputError(_explained(error, recipe, model, table=table, changed=changed)) from None
@@ -87,12 +88,30 @@ def dump(model: BaseModel) -> str:
 def _recipe_text(recipe: Path | str) -> tuple[str, Path]:
     """The text of a recipe and the folder from which its paths are seen."""
     names = shipped()
-    if str(recipe) in names and not Path(recipe).is_file():
+    # Of os.path, whose functions say no to names that no file can have, where those of Path raise.
+    if str(recipe) in names and not os.path.isfile(recipe):
         entry = resources.files("latentalign") / "recipes" / f"{recipe}.toml"
         return entry.read_text(encoding="utf-8"), Path.cwd()
-    if not Path(recipe).exists():
+    if not os.path.exists(recipe):
         raise InputError(f"{recipe}: no such file, and no shipped recipe has that name ({', '.join(names)})")
     return "\n".join(read_lines(recipe)), Path(recipe).absolute().parent
+
+
+def _toml(text: str) -> dict[str, Any]:
+    """The table of a text; a ValueError if it is not TOML."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _json(table: dict[str, Any], recipe: Path | str, changed: list[tuple[str, ...]]) -> str:
+    """A table as JSON; an InputError if it holds what no recipe needs: numbers without end, depths without end."""
+    try:
+        return json.dumps(table, default=str)
+    except (RecursionError, ValueError):
+        origin = f"{recipe} with --set" if changed else recipe
+        raise InputError(f"{origin}: a number of thousands of digits, or tables nested too deeply") from None
 
 
 # Overrides
@@ -105,8 +124,8 @@ def _parsed(override: str) -> tuple[tuple[str, ...], Any]:
     if not equals or not all(key):
         raise InputError(f"--set {override}: expected table.key=value, for example training.epochs=3")
     try:
-        table = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+        table = _toml(f"value = {text}")
+    except ValueError:
         return key, text
     is_text = len(table) > 1 or isinstance(table["value"], datetime.date | datetime.time)
     return key, text if is_text else table["value"]
@@ -181,7 +200,8 @@ def _key(problem: Mapping[str, Any], table: Any) -> tuple[str, ...]:
     """Where a problem is as the reader of the file knows it: without the names of union members."""
     key: list[str] = []
     for part in problem["loc"]:
-        if (isinstance(table, dict) and part in table) or (isinstance(table, list) and isinstance(part, int)):
+        in_list = isinstance(table, list) and isinstance(part, int) and part < len(table)
+        if in_list or (isinstance(table, dict) and part in table):
             key.append(str(part))
             table = table[part]
     return (*key, str(problem["loc"][-1])) if problem["type"] == "missing" else tuple(key)

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 from latentalign.errors import InputError, StorageError
 
@@ -63,7 +63,7 @@ def read_parallel(source: Path | str, target: Path | str) -> Iterator[tuple[str,
 def fingerprint(path: Path | str) -> str:
     """SHA-256 of a file's bytes, in hexadecimal."""
     try:
-        with open(path, "rb") as handle:
+        with _opened(path) as handle:
             return hashlib.file_digest(handle, "sha256").hexdigest()
     except OSError as error:
         raise _explained(path, error) from error
@@ -72,10 +72,18 @@ def fingerprint(path: Path | str) -> str:
 def _raw_lines(path: Path | str) -> Iterator[bytes]:
     """Lines as bytes, without "\\n", "\\r\\n" and a leading byte order mark."""
     try:
-        with open(path, "rb") as handle:
+        with _opened(path) as handle:
             yield from _without_ends(handle)
     except OSError as error:
         raise _explained(path, error) from error
+
+
+def _opened(path: Path | str) -> BinaryIO:
+    """A file to read bytes from; a name that no file can have, say with a NUL in it, is an InputError."""
+    try:
+        return open(path, "rb")
+    except ValueError:
+        raise InputError(f"{str(path)!a}: no such file, as none can have that name") from None
 
 
 def _without_ends(stream: IO[bytes]) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from latentalign.cli import aer, align, bench, data, evaluate, reproduce, train, translate
+from latentalign.cli import aer, align, bench, check_data, data, evaluate, reproduce, train, translate
 from latentalign.errors import LatentAlignError
 from latentalign.training.loop import Interrupted
 
@@ -18,7 +18,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for module in (reproduce, train, evaluate, translate, align, aer, data, bench):
+for module in (reproduce, train, evaluate, translate, align, aer, data, check_data, bench):
     app.command(module.NAME)(module.command)
 
 

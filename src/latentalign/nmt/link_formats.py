@@ -68,7 +68,8 @@ def _lines(path: str | os.PathLike[str]) -> list[_Line]:
     try:
         with open(path, "rb") as file:
             data = file.read()
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError) as error:
+        # A ValueError: a name that no file can have, say with a NUL in it.
         raise InputError(f"{path}: no such file of word alignments; check the path") from error
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}") from error

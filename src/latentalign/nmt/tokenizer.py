@@ -250,7 +250,7 @@ class Tokenizer:
             content = json.loads(Path(path).read_bytes())
         except OSError as error:
             raise CheckpointError(f"{path}: cannot be read: {error.strerror or error}") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CheckpointError(f"{path}: damaged, not JSON: {error}") from None
         if not isinstance(content, dict) or content.get("format") != "latentalign tokenizer":
             raise CheckpointError(f"{path}: not a tokenizer of latentalign")
@@ -261,11 +261,14 @@ class Tokenizer:
         try:
             source = content["source"]
             loaded = cls(content["kind"], content["lowercase"], source, content["target"] or source)
-            intact = content["sha256"] == loaded.fingerprint() and loaded.source_size and loaded.target_size
+            intact = content["sha256"] == loaded.fingerprint()
+            sound = intact and loaded.kind in SCHEMES and _sound(loaded._source) and _sound(loaded._target)
         except Exception as error:  # the tokenizers library raises nothing more precise
             raise CheckpointError(f"{path}: damaged: {type(error).__name__}: {error}") from None
         if not intact:
             raise CheckpointError(f"{path}: damaged: its content does not match its checksum")
+        if not sound:
+            raise CheckpointError(f"{path}: not as this program writes it: unknown kind, or ids with gaps")
         return loaded
 
     @cached_property
@@ -340,6 +343,14 @@ class _Sample:
                 yield units
             if words == 0:
                 raise InputError(f"{path}: no text to learn a vocabulary from")
+
+
+def _sound(vocabulary: tokenizers.Tokenizer) -> bool:
+    """Whether the specials come first, every id below the size is that of one entry, and any text has ids."""
+    vocabulary.encode(" \ufdd0")  # which no text holds; raises where there is no way to say "unknown"
+    entries = vocabulary.get_vocab()
+    first = [entries.get(special) for special in SPECIALS] == list(range(len(SPECIALS)))
+    return first and sorted(entries.values()) == list(range(vocabulary.get_vocab_size()))
 
 
 def _learn(config: TokenizerConfig, paths: Sequence[Path | str]) -> str:

@@ -1,0 +1,51 @@
+"""latentalign check-data RECIPE"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from latentalign import config as recipes
+from latentalign.cli.common import JsonOption, warn
+from latentalign.errors import InputError
+from latentalign.nmt.check import SplitReport, as_json, check
+from latentalign.nmt.task import NMTConfig
+
+NAME = "check-data"
+
+
+def command(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="a TOML file, or a shipped one: nmt/demo")],
+    override: Annotated[list[str] | None, typer.Option("--set", help="table.key=value, repeatable")] = None,
+    strict: Annotated[bool, typer.Option(help="end with code 2 when there are warnings")] = False,
+    json_wanted: JsonOption = False,
+) -> None:
+    """Look for flaws of a recipe's text before training: shifted lines, leaks, blanks, broken characters."""
+    reports = check(recipes.load(recipe, NMTConfig, override or []).data)
+    result = as_json(reports)
+    if json_wanted:
+        print(json.dumps(result))
+    else:
+        Console(file=sys.stdout).print(_table(recipe, reports))
+        for note in result["notes"]:
+            print(f"note: {note}")
+    for warning in result["warnings"]:
+        warn(f"warning: {warning}")
+    if strict and result["warnings"]:
+        raise InputError(
+            f"{recipe}: {len(result['warnings'])} warnings about its text, and --strict was given"
+        )
+
+
+def _table(title: str, reports: dict[str, SplitReport]) -> Table:
+    """Counts of pairs, a column for each split."""
+    table = Table("", *reports, title=title)
+    for kind in next(iter(reports.values())).counts:
+        table.add_row(kind.replace("_", " "), *(f"{report.counts[kind]:,}" for report in reports.values()))
+    table.add_row("shifts", *(str(len(report.shifts)) for report in reports.values()))
+    return table
