@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: demo test test-fast lint install clean
+.PHONY: demo test test-fast faults lint install clean
 demo: $(READY)
 	$(BIN)/latentalign reproduce --data demo --rows soft,variational-sample --jobs 2 --out demo-out \
 	  --set training.epochs=5 --set training.threads=1
@@ -15,6 +15,9 @@ test: lint
 
 test-fast: $(READY)
 	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+faults: $(READY)
+	$(BIN)/python tests/faults.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -54,7 +54,8 @@ class Loaded:
 
 def exists(folder: Path) -> bool:
     """Whether a save was ever completed in `folder`; it may still be damaged."""
-    return (folder / _POINTER).exists()
+    # The first save may be there before the pointer is; with a later one, a pointer has been lost.
+    return (folder / _POINTER).exists() or _last_number(folder) > 1
 
 
 def save(
@@ -73,13 +74,12 @@ def save(
     payload = sum(map(len, texts.values())) + sum(
         t.nbytes for named in arrays.values() for t in named.values()
     )
-    with _writing(folder, payload + 2**14 * (len(texts) + len(arrays) + 2)):  # headers and whole blocks
+    with writing(folder, payload + 2**14 * (len(texts) + len(arrays) + 2)):  # headers and whole blocks
         folder.mkdir(parents=True, exist_ok=True)
         current = _current_save(folder)
-        if current is not None:
-            _remove_all_but(folder, current)
-        number = 1 + max((int(m[1]) for m in map(_SAVE.fullmatch, os.listdir(folder)) if m), default=0)
-        name = f"save-{number:08d}"
+        if current is not None or not exists(folder):
+            _remove_all_but(folder, current or "")
+        name = f"save-{1 + _last_number(folder):08d}"
         try:
             _write_save(folder, name, texts, arrays=arrays, version=version)
         except BaseException:
@@ -155,6 +155,12 @@ def _current_save(folder: Path) -> str | None:
     return name if isinstance(name, str) else None
 
 
+def _last_number(folder: Path) -> int:
+    """The highest number of a save in a folder, 0 where there is none."""
+    names = os.listdir(folder) if folder.is_dir() else []
+    return max((int(found[1]) for found in map(_SAVE.fullmatch, names) if found), default=0)
+
+
 def _remove_all_but(folder: Path, name: str) -> None:
     """Deletes older saves and what an interrupted one left; a file that cannot be deleted is only left over."""
     for entry in os.listdir(folder):
@@ -179,7 +185,7 @@ def _read_listed(manifest: Path, files: dict[str, Any]) -> dict[str, bytes]:
 
 def write_bytes_atomic(path: Path, data: bytes) -> None:
     """Replaces the file `path`: a reader, or a crash, sees all of the old content or all of the new."""
-    with _writing(path.parent, len(data)):
+    with writing(path.parent, len(data)):
         _replace_file(path, data)
 
 
@@ -204,7 +210,7 @@ def write_checked_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: M
         former = b"".join(f"{digest}  {path.name}\n".encode() for digest in _listed_sums(path))
     except CheckpointError:
         former = b""
-    with _writing(path.parent, len(data) + len(former) + len(line)):
+    with writing(path.parent, len(data) + len(former) + len(line)):
         _replace_file(sums, former + line)
         _replace_file(path, data)
         if former:
@@ -213,9 +219,9 @@ def write_checked_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: M
 
 def read_checked_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the metadata of a file that is, byte for byte, what `write_checked_tensors` wrote."""
-    data, digests = _read(path), _listed_sums(path)
-    if _sha256(data) not in digests:
-        _verify(path, data, digests[-1])
+    data = _read(path)
+    if _sha256(data) not in _listed_sums(path):
+        raise CheckpointError(f"{path}: checksum mismatch with {_sums_path(path)}; {_REMEDY}")
     return _parse_tensors(path, data), _header(data).get("__metadata__", {})
 
 
@@ -264,7 +270,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _writing(folder: Path, need: int) -> Iterator[None]:
+def writing(folder: Path, need: int) -> Iterator[None]:
     """Turns what the system refuses while `need` bytes are written into a message that can be acted on."""
     place = next((parent for parent in (folder, *folder.absolute().parents) if parent.exists()), folder)
     try:
@@ -278,9 +284,13 @@ def _writing(folder: Path, need: int) -> Iterator[None]:
             raise StorageError(f"cannot write in {folder}: {error}") from error
         quota = " (the quota is used up)" if error.errno == errno.EDQUOT else ""
         raise StorageError(
-            f"need {need / 1e6:.1f} MB, have {shutil.disk_usage(place).free / 1e6:.1f} MB in {folder}{quota}: "
+            f"need {_size(need)}, have {_size(shutil.disk_usage(place).free)} in {folder}{quota}: "
             "free some space or write elsewhere"
         ) from error
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
 
 
 # --- bytes ----------------------------------------------------------------------------------------------

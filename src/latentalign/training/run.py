@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 import shutil
@@ -15,6 +16,8 @@ from torch import Tensor
 
 from latentalign.errors import CheckpointError, InputError, StorageError
 from latentalign.training import checkpoint
+
+_SEAL = b"# sha256 of what follows: "
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,12 @@ class Run:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(f"{self.folder}: cannot be made: {error.strerror or error}") from error
-        return resume and checkpoint.exists(self.checkpoint)
+        if self.config.is_file():
+            self.check_config()
+        going_on = resume and checkpoint.exists(self.checkpoint)
+        if not going_on:
+            self.metrics.unlink(missing_ok=True)  # of a training that never came to a checkpoint
+        return going_on
 
     def clear(self) -> None:
         """Remove the files of an earlier run, and nothing else."""
@@ -81,9 +89,24 @@ class Run:
             raise CheckpointError(f"{self.folder}: no such run directory")
         for path in (self.config, self.model):
             if not path.is_file():
-                raise CheckpointError(
-                    f"{self.folder}: {path.name} is missing; train it first, or train --resume"
-                )
+                raise CheckpointError(f"{path}: the file is missing; train it first, or train --resume")
+        self.check_config()
+
+    def write_config(self, text: str) -> None:
+        """config.toml, under a line with the checksum of all that follows."""
+        body = b"\n" + text.encode()
+        checkpoint.write_bytes_atomic(self.config, _SEAL + _sha256(body) + b"\n" + body)
+
+    def check_config(self) -> None:
+        """Raise when config.toml is not as it was written; where it has no checksum, it was written by hand."""
+        try:
+            first, _, body = self.config.read_bytes().partition(b"\n")
+        except OSError as error:
+            raise CheckpointError(f"{self.config}: cannot be read ({error.strerror})") from error
+        if first.startswith(_SEAL) and first != _SEAL + _sha256(body):
+            raise CheckpointError(
+                f"{self.config}: checksum mismatch; restore it, or delete its first line if you meant to change it"
+            )
 
     def save_model(self, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
         checkpoint.write_checked_tensors(self.model, tensors, metadata)
@@ -93,27 +116,27 @@ class Run:
 
     def log(self, record: dict[str, Any]) -> None:
         """Append a line to metrics.jsonl."""
-        try:
-            with open(self.metrics, "a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
-        except OSError as error:
-            raise StorageError(f"{self.metrics}: cannot be written: {error.strerror or error}") from error
+        line = (json.dumps(record) + "\n").encode()
+        with checkpoint.writing(self.folder, len(line)), open(self.metrics, "ab") as file:
+            file.write(line)
 
     def history(self) -> list[dict[str, Any]]:
-        """All lines of metrics.jsonl that are whole."""
+        """All lines of metrics.jsonl that are whole: they say what they are and of which step."""
         if not self.metrics.is_file():
             return []
         records = []
         for line in self.metrics.read_bytes().split(b"\n"):
             try:
                 records.append(json.loads(line))
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
-        return [r for r in records if isinstance(r, dict)]
+        return [r for r in records if isinstance(r, dict) and is_record(r)]
 
-    def rewind(self, step: int) -> None:
-        """Forget metrics beyond a step, after going back to its checkpoint."""
-        kept = [r for r in self.history() if r.get("step", 0) <= step]
+    def rewind(self, step: int, *, validated: bool = True) -> None:
+        """Forget metrics beyond a checkpoint, which may be of before or after the validation at its step."""
+        kept = [r for r in self.history() if r["step"] <= step]
+        if not validated:
+            kept = [r for r in kept if r["step"] < step or r["kind"] != "validation"]
         text = "".join(json.dumps(r) + "\n" for r in kept)
         checkpoint.write_bytes_atomic(self.metrics, text.encode())
 
@@ -125,3 +148,12 @@ class Run:
         checkpoint.write_json_atomic(
             self.card, {**card, "versions": versions, "system": {**system, **threads}}
         )
+
+
+def is_record(line: dict[str, Any]) -> bool:
+    """Whether a line of metrics.jsonl has what every one has."""
+    return isinstance(line.get("kind"), str) and isinstance(line.get("step"), int)
+
+
+def _sha256(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest().encode()
