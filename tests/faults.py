@@ -1,0 +1,99 @@
+"""Injects faults into trainings and run directories, and counts how often what is promised was kept.
+
+    python tests/faults.py                           everything: some ten minutes on a quiet core
+    python tests/faults.py --only kill --scale 0.05  one promise, a twentieth of the injections
+    python tests/faults.py --markdown docs/reliability.md   write the figures into the page
+
+Ends with code 1 when a promise is broken. Promises are listed in docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from faults import damage, interruptions, refusals, storage
+from faults.lab import Lab, OutOfTimeError, Tally
+
+PROMISES: dict[str, Callable[[Lab, float], Tally]] = {
+    "resume": interruptions.resume,
+    "processes": interruptions.processes,
+    "kill": interruptions.kill,
+    "instants": interruptions.instants,
+    "sigterm": interruptions.sigterm,
+    "disk": storage.disk,
+    "damage": damage.damage,
+    "commands": damage.commanded,
+    "foreign": damage.foreign,
+    "pickle": damage.pickled,
+    "occupied": refusals.occupied,
+    "diverged": refusals.diverged,
+    "config": damage.config,
+    "metrics": damage.metrics,
+    "cache": damage.cache,
+}
+SHOWN = 5
+"""Broken cases of a promise that are printed."""
+MEMORY = Path("/dev/shm")
+"""A kill of a process loses nothing that was written, so runs may as well be in memory."""
+
+
+def main() -> int:
+    """Run what was asked for; 1 when something is broken."""
+    options = parsed()
+    place = MEMORY if MEMORY.is_dir() else None
+    figures, broken = {}, False
+    with tempfile.TemporaryDirectory(prefix="faults-", dir=options.folder or place) as folder:
+        lab = Lab(Path(folder), seconds=60 * options.minutes)
+        for name in options.only or PROMISES:
+            began = time.monotonic()
+            try:
+                tally = PROMISES[name](lab, options.scale)
+            except OutOfTimeError:
+                tally = lab.current
+                tally.check([f"not done within {options.minutes:g} minutes"])
+            except Exception as error:
+                tally = lab.current
+                tally.check([f"{type(error).__name__}: {error}"])
+            figures[name] = tally
+            broken |= not tally.holds
+            print(f"{tally.line()}  [{name}, {time.monotonic() - began:.0f} s]", flush=True)
+            for case in tally.broken[:SHOWN]:
+                print(f"    {case}", flush=True)
+            if len(tally.broken) > SHOWN:
+                print(f"    and {len(tally.broken) - SHOWN} more", flush=True)
+    if options.markdown:
+        write_figures(options.markdown, figures)
+    return int(broken)
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", action="append", choices=list(PROMISES), help="repeatable")
+    parser.add_argument("--scale", type=float, default=1.0, help="fraction of the injections")
+    parser.add_argument("--minutes", type=float, default=20.0, help="a bound on everything together")
+    parser.add_argument("--folder", type=Path, help="where runs are made and thrown away")
+    parser.add_argument("--markdown", type=Path, metavar="PAGE", help="write the figures into a page")
+    return parser.parse_args()
+
+
+def write_figures(page: Path, figures: dict[str, Tally]) -> None:
+    """Replace the rows of the page's table that were measured."""
+    text = page.read_text(encoding="utf-8")
+    for name, tally in figures.items():
+        row = f"| `{name}` | {tally.skipped or f'{tally.kept} of {tally.tried}'} |"
+        text, found = re.subn(rf"^\| `{name}` \| [^|]* \|$", row, text, flags=re.MULTILINE)
+        if not found:
+            raise SystemExit(f"{page} has no row for {name}")
+    page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
