@@ -19,14 +19,6 @@ SCALES = {
     "metrics": 0.1, "cache": 0.1,
 }  # fmt: skip
 """Two processes are killed and resumed in training/test_distributed.py."""
-OPEN = {
-    "damage": "the tokenizer's message does not speak of its checksum",
-    "commands": "the tokenizer's message does not speak of its checksum",
-    "diverged": "a validation of bad weights is no DivergedError, and a lower rate cannot be resumed with",
-    "config": "config.toml is written without its checksum",
-    "cache": "the cache has no checksums",
-}
-"""Promises that are not kept yet."""
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +27,7 @@ def lab(tmp_path_factory) -> Lab:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(n, marks=pytest.mark.xfail(strict=True, reason=OPEN[n])) if n in OPEN else n
-        for n in SCALES
-    ],
-)
+@pytest.mark.parametrize("name", list(SCALES))
 def test_a_promise_is_kept(name, lab):
     tally = PROMISES[name](lab, SCALES[name])
     if tally.skipped:

@@ -30,7 +30,7 @@ def pharaoh(alignment) -> str:
 
 def curve(name: str, folder: Path, files: Path) -> list[float]:
     """The bound at each of 20 steps in float64, with dropout and sampling."""
-    from conftest import tiny
+    from toy import tiny
 
     config = tiny(files, name, "training.max_steps=20", "training.log_steps=1", "training.precision=float64")
     run = Run(folder / name)
@@ -48,7 +48,7 @@ def test_the_first_twenty_steps_are_as_recorded(name, demo_files, tmp_path):
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(demo_files, tmp_path):
-    from conftest import tiny
+    from toy import tiny
 
     config = tiny(demo_files, "variational-sample", "training.max_steps=5")
     for name in "ab":

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from toy import tiny
 
-from conftest import tiny
 from latentalign.errors import InputError
 from latentalign.nmt.align import encode_pairs, in_order
 from latentalign.nmt.data import build_cache

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from toy import tiny
 
-from conftest import tiny
 from latentalign import OBJECTIVES, Categorical
 from latentalign import config as recipes
 from latentalign.nmt.decode import pair_batch

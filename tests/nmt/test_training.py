@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import pytest
 import torch
+from toy import tiny
 
-from conftest import tiny
 from latentalign import OBJECTIVES
 from latentalign.core import emission
 from latentalign.errors import CheckpointError, DivergedError, InputError

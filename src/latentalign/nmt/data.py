@@ -1,7 +1,9 @@
 """Parallel text as batches of ids: encoded once into memory-mapped files, then batched by length."""
 
+import errno
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -123,6 +125,8 @@ def build_cache(
         except StorageError:
             raise
         except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise StorageError(_too_full(folder, split)) from error
             raise StorageError(f"{folder}: cannot be written: {error.strerror or error}") from error
     _refuse_poor_data(split, header, max_length=max_length, max_dropped=max_dropped)
     # As plain arrays, still mapped: slicing the subclass costs several times as much.
@@ -135,9 +139,23 @@ def _header(folder: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
     try:
         header = json.loads((folder / HEADER).read_bytes())
         sizes = {name: (folder / name).stat().st_size for name in ARRAYS}
-        return header if header["identity"] == identity and header["bytes"] == sizes else None
-    except (OSError, ValueError, LookupError, TypeError):
+        known = header["identity"] == identity and header["bytes"] == sizes
+        return header if known and header["sha256"] == _sums(folder) else None
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
+
+
+def _sums(folder: Path) -> dict[str, str]:
+    """SHA-256 of each array: a cache is read as it was written, or made anew."""
+    return {name: fingerprint(folder / name) for name in ARRAYS}
+
+
+def _too_full(folder: Path, split: SplitConfig) -> str:
+    """What to say when a disk has no room for the ids, which take about as much of it as the text."""
+    need = sum(Path(path).stat().st_size for path in (split.source, split.target)) + 2**14 * len(ARRAYS)
+    have = shutil.disk_usage(folder).free
+    sizes = f"need {need / 1e6:.2f} MB, have {have / 1e6:.2f} MB"
+    return f"{sizes} in {folder}: free some space or write elsewhere"
 
 
 def _build(
@@ -149,7 +167,7 @@ def _build(
         building = Path(name)
         dropped = _encode(tokenizer, split, building, max_length=identity["max_length"])
         sizes = {name: (building / name).stat().st_size for name in ARRAYS}
-        header = {"identity": identity, "dropped": dropped, "bytes": sizes}
+        header = {"identity": identity, "dropped": dropped, "bytes": sizes, "sha256": _sums(building)}
         (building / HEADER).write_text(json.dumps(header, indent=1), "utf-8")
         (folder / HEADER).unlink(missing_ok=True)
         for name in [*ARRAYS, HEADER]:

@@ -27,7 +27,6 @@ from latentalign.nmt.model import ModelConfig, TranslationModel, count_parameter
 from latentalign.nmt.tokenizer import EOS, Tokenizer, TokenizerConfig
 from latentalign.textfiles import fingerprint, read_parallel
 from latentalign.training import checkpoint
-from latentalign.training.checkpoint import write_bytes_atomic
 from latentalign.training.distributed import World, joined
 from latentalign.training.loop import Sums, Trainer, TrainingConfig, perplexity
 from latentalign.training.objective import ObjectiveConfig
@@ -228,7 +227,7 @@ def prepare(config: NMTConfig, run: Run, *, resume: bool, overwrite: bool) -> No
     run.begin(resume=resume, overwrite=overwrite)
     if resume and run.config.is_file():
         require_same(config, recipes.load(run.config, NMTConfig))
-    write_bytes_atomic(run.config, recipes.dump(config).encode())
+    run.write_config(recipes.dump(config))
     tokenizer = obtain_tokenizer(config, run)
     build_caches(config, tokenizer, run.cache)
 
@@ -270,6 +269,8 @@ def train_together(config: NMTConfig, run: Run, world: World, *, going_on: bool)
 def require_same(asked: NMTConfig, trained: NMTConfig) -> None:
     """Raise when a run is to go on as something else than it began; its length may change."""
     free = ("epochs", "max_steps", "patience", "threads", "checkpoint_steps", "log_steps")
+    if asked.training.learning_rate < trained.training.learning_rate:  # what a diverged training needs
+        free = (*free, "learning_rate")
     left, right = (
         recipes.dump(c.model_copy(update={"training": strip(c.training, free)})) for c in (asked, trained)
     )
@@ -396,5 +397,8 @@ class Trained:
 
     def card(self) -> dict[str, Any]:
         """card.json."""
-        card: dict[str, Any] = json.loads(self.run.card.read_text(encoding="utf-8"))
+        try:
+            card: dict[str, Any] = json.loads(self.run.card.read_bytes())
+        except (OSError, ValueError, RecursionError) as error:
+            raise CheckpointError(f"{self.run.card}: cannot be read: {error}") from None
         return card

@@ -7,7 +7,6 @@ changed (no Unicode normalisation), except that `lowercase` lowers it.
 
 import hashlib
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,14 +21,15 @@ from pydantic import Field, model_validator
 from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
 from latentalign.config import Section
-from latentalign.errors import CheckpointError, InputError, StorageError
+from latentalign.errors import CheckpointError, InputError
 from latentalign.textfiles import count_lines, read_lines
+from latentalign.training.checkpoint import write_bytes_atomic
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 SMALLEST_BPE = 300
-VERSION = 1
+FORMAT, VERSION = "latentalign tokenizer", 1
 
 Kind = Literal["bpe", "words", "segmented"]
 
@@ -232,41 +232,41 @@ class Tokenizer:
 
     def fingerprint(self) -> str:
         """SHA-256 of all that decides how text becomes ids."""
-        return hashlib.sha256(json.dumps(self._content(), sort_keys=True).encode()).hexdigest()
+        return _sha256(self._content())
 
     def save(self, path: Path | str) -> None:
         """Write one JSON file, whole or not at all."""
-        temporary = f"{path}.{os.getpid()}.tmp"
-        try:
-            Path(temporary).write_text(json.dumps({**self._content(), "sha256": self.fingerprint()}), "utf-8")
-            os.replace(temporary, path)
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be written: {error.strerror or error}") from error
+        write_bytes_atomic(Path(path), self._bytes())
 
     @classmethod
     def load(cls, path: Path | str) -> "Tokenizer":
         """The tokenizer that `save` wrote; a CheckpointError if the file is not that any more."""
         try:
-            content = json.loads(Path(path).read_bytes())
+            raw = Path(path).read_bytes()
+            content = json.loads(raw)
         except OSError as error:
             raise CheckpointError(f"{path}: cannot be read: {error.strerror or error}") from error
         except (ValueError, RecursionError) as error:
-            raise CheckpointError(f"{path}: damaged, not JSON: {error}") from None
-        if not isinstance(content, dict) or content.get("format") != "latentalign tokenizer":
-            raise CheckpointError(f"{path}: not a tokenizer of latentalign")
+            raise CheckpointError(f"{path}: checksum mismatch: damaged, not JSON: {error}") from None
+        if not isinstance(content, dict):
+            raise CheckpointError(f"{path}: checksum mismatch: not a tokenizer of latentalign")
+        rest = {key: value for key, value in content.items() if key != "sha256"}
+        doubt = "" if content.get("sha256") == _sha256(rest) else "checksum mismatch: "
+        if content.get("format") != FORMAT:
+            raise CheckpointError(f"{path}: {doubt}not a tokenizer of latentalign")
         if content.get("version") != VERSION:
             raise CheckpointError(
-                f"{path}: version {content.get('version')}, but only version {VERSION} is known"
+                f"{path}: {doubt}version {content.get('version')}, but only version {VERSION} is known"
             )
         try:
             source = content["source"]
             loaded = cls(content["kind"], content["lowercase"], source, content["target"] or source)
-            intact = content["sha256"] == loaded.fingerprint()
+            intact = raw == loaded._bytes()
             sound = intact and loaded.kind in SCHEMES and _sound(loaded._source) and _sound(loaded._target)
         except Exception as error:  # the tokenizers library raises nothing more precise
-            raise CheckpointError(f"{path}: damaged: {type(error).__name__}: {error}") from None
+            raise CheckpointError(f"{path}: {doubt}damaged: {type(error).__name__}: {error}") from None
         if not intact:
-            raise CheckpointError(f"{path}: damaged: its content does not match its checksum")
+            raise CheckpointError(f"{path}: checksum mismatch: damaged, other bytes than were written")
         if not sound:
             raise CheckpointError(f"{path}: not as this program writes it: unknown kind, or ids with gaps")
         return loaded
@@ -283,7 +283,7 @@ class Tokenizer:
     def _content(self) -> dict[str, Any]:
         """What is saved, without its checksum; the target is null where it equals the source."""
         target = None if self.source_json == self.target_json else self.target_json
-        own = {"format": "latentalign tokenizer", "version": VERSION}
+        own = {"format": FORMAT, "version": VERSION}
         return {
             **own,
             "kind": self.kind,
@@ -291,6 +291,10 @@ class Tokenizer:
             "source": self.source_json,
             "target": target,
         }
+
+    def _bytes(self) -> bytes:
+        """The file, the same bytes for the same tokenizer."""
+        return json.dumps({**self._content(), "sha256": self.fingerprint()}).encode()
 
     @property
     def _scheme(self) -> Words:
@@ -359,6 +363,11 @@ def _learn(config: TokenizerConfig, paths: Sequence[Path | str]) -> str:
     # Left in place, these would turn text that is spelt like a special into the special.
     content["added_tokens"] = []
     return json.dumps(content, ensure_ascii=False)
+
+
+def _sha256(content: dict[str, Any]) -> str:
+    """SHA-256 of a document, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _ranked(counts: Counter[str]) -> list[str]:

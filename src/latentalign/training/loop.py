@@ -25,6 +25,8 @@ from latentalign.training.progress import Progress
 from latentalign.training.run import Run
 from latentalign.training.schedule import Schedule
 
+ADVICE = "the last checkpoint is kept: lower training.learning_rate and --resume"
+
 
 class TrainingConfig(Section):
     """How long, how fast and on what."""
@@ -109,6 +111,8 @@ class Position:
     batch: int = 0
     tokens: int = 0
     seconds: float = 0.0
+    validated: int = -1
+    """The last step after which there was a validation that the schedule knows of."""
 
 
 class Interrupted(BaseException):
@@ -139,14 +143,14 @@ class Trainer:
             task.module.parameters(), lr=config.learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True
         )
         self.stop_asked = False
-        self.validated_at = -1
         wanted = config.tensorboard and self.world.leader
         self.board = tensorboard_writer(run.folder / "tensorboard") if wanted else None
 
     # -- state ------------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Everything that is needed to go on as if nothing had happened."""
+        """Everything that is needed to go on as if nothing had happened; weights that are no numbers never."""
+        self.require_finite()
         randoms = self.random_states()
         if not self.world.leader:
             return self.world.wait()
@@ -166,6 +170,12 @@ class Trainer:
             },
         )
         return self.world.wait()
+
+    def require_finite(self) -> None:
+        """Raise before weights that are not finite take the place of good ones."""
+        for name, tensor in self.task.module.state_dict().items():
+            if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+                raise DivergedError(f"{name} is not finite after step {self.position.step}; {ADVICE}")
 
     def random_states(self) -> dict[str, dict[str, Tensor]]:
         """The random state of every process, by the name of its file."""
@@ -191,7 +201,8 @@ class Trainer:
             index, name = key.split(".", 1)
             state.setdefault(int(index), {})[name] = tensor
         self.optimizer.load_state_dict({"state": state, "param_groups": groups["param_groups"]})
-        self.position = Position(**loaded.documents["position"])
+        position = loaded.documents["position"]
+        self.position = Position(**position)
         self.schedule.resume(loaded.documents["schedule"])
         processes = sum(name.startswith("random") for name in loaded.tensors)
         if processes != self.world.size:
@@ -200,11 +211,13 @@ class Trainer:
                 f"go on with as many, torchrun --nproc-per-node {processes}"
             )
         checkpoint.restore_random_state(loaded.tensors[random_name(self.world.rank)])
-        if self.world.leader:
-            self.run.rewind(self.position.step)
+        if "validated" not in position:  # an older checkpoint: only its metrics say so
+            steps = [r["step"] for r in self.run.history() if r["kind"] == "validation"]
+            self.position.validated = self.position.step if self.position.step in steps else -1
         self.world.wait()
-        if any(r["kind"] == "validation" and r["step"] == self.position.step for r in self.run.history()):
-            self.validated_at = self.position.step
+        if self.world.leader:  # a validation that the schedule does not know of will be made again
+            self.run.rewind(self.position.step, validated=self.position.validated == self.position.step)
+        self.world.wait()
 
     # -- training ---------------------------------------------------------------------------------
 
@@ -218,7 +231,7 @@ class Trainer:
                     if self.config.validate_steps is None and not self.cut_short:
                         self.validate(progress)
                         self.save()
-            if self.validated_at != self.position.step:
+            if self.position.validated != self.position.step:
                 # Cut short between validations: the checkpoint is that of a run that goes on undisturbed,
                 # the measurement is for the reader of this one.
                 self.save()
@@ -330,7 +343,7 @@ class Trainer:
         lines = "; ".join(self.task.describe(key) for key in group)
         return DivergedError(
             f"training diverged at step {self.position.step + 1}: {what}; batch of {lines}; the weights were not "
-            f"touched and the last checkpoint is kept: lower training.learning_rate and --resume"
+            f"touched; {ADVICE}"
         )
 
     def autocast(self) -> Any:
@@ -343,14 +356,15 @@ class Trainer:
         self.task.module.eval()
         random = checkpoint.random_state()
         torch.manual_seed(self.config.seed)  # a sampled bound is measured with the same draws every time
-        with torch.no_grad():
-            measured = self.task.validate()
+        measured = self.measured()
         # All have measured the same; where rounding differs, the leader's figures count.
         measured = dict(zip(measured, self.world.of_leader([*measured.values()], self.device), strict=True))
         checkpoint.restore_random_state(random)
-        self.validated_at = self.position.step
-        if any(math.isnan(x) for x in measured.values()):
-            raise DivergedError(f"validation after step {self.position.step} is not a number: {measured}")
+        self.position.validated = self.position.step
+        if any(math.isnan(x) for x in measured.values()) or math.isinf(measured["ppl"]):
+            raise DivergedError(
+                f"validation after step {self.position.step} is not finite: {measured}; {ADVICE}"
+            )
         better = self.schedule.validated(measured["bound"], measured["ppl"])
         record = {"kind": "validation", **self.where(), **measured, "best": better}
         self.record({**record, "next_learning_rate": self.schedule.learning_rate})
@@ -358,6 +372,16 @@ class Trainer:
             self.run.save_model(self.task.model_tensors(), self.metadata)
         if progress:
             progress.validated(self.position.epoch, measured, better, self.schedule.learning_rate)
+
+    @torch.no_grad()
+    def measured(self) -> dict[str, float]:
+        """A validation; scores that are not finite count as divergence."""
+        try:
+            return self.task.validate()
+        except ValueError as error:
+            if "must be finite" not in str(error):
+                raise
+            raise DivergedError(f"validation after step {self.position.step}: {error}; {ADVICE}") from None
 
     def where(self) -> dict[str, Any]:
         return {

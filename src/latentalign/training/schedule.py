@@ -38,8 +38,9 @@ class Schedule:
         return better
 
     def resume(self, state: dict[str, float]) -> None:
-        """Stand where another training stood; what was configured stays as it is here."""
-        for name in ("learning_rate", "validations", "best_bound", "best_ppl", "stale"):
+        """Stand where another training stood; what was configured stays as it is here, a lower rate too."""
+        self.learning_rate = min(self.learning_rate, state["learning_rate"])
+        for name in ("validations", "best_bound", "best_ppl", "stale"):
             setattr(self, name, state[name])
 
     @property
