@@ -250,7 +250,7 @@ def mean_average(log_weight: Tensor, log_p: Tensor, owner: Tensor, queries: int)
     return log_p.new_zeros(queries).index_add(0, owner, each), weight, each
 
 
-MIXTURE_ROWS = 128
+MIXTURE_ROWS = 256
 """Rows of a chunk when averaging over members: the product that sums them grows with the queries of a chunk."""
 
 
