@@ -195,11 +195,12 @@ def test_a_tokenizer_that_does_not_belong_is_refused(trained_run, demo_files, tm
         Trained.load(copy)
 
 
+@pytest.mark.slow
 def test_reduced_precision_stays_near_full_precision(demo_files, tmp_path):
     bounds = {}
     for precision in ("float32", "bf16"):
         config = tiny(
-            demo_files, "variational-enum", "training.max_steps=30", "training.log_steps=10",
+            demo_files, "variational-enum", "training.max_steps=200", "training.log_steps=10",
             "model.dropout=0.0", f"training.precision={precision}",
         )  # fmt: skip
         train(config, Run(tmp_path / precision), resume=False, overwrite=False)
