@@ -214,3 +214,18 @@ def test_tensorboard_is_asked_for_by_name(demo_files, tmp_path, monkeypatch):
     config = tiny(demo_files, "soft", "training.max_steps=1", "training.tensorboard=true")
     with pytest.raises(InputError, match="tensorboard"):
         train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+
+
+def test_two_trainings_never_share_a_directory(demo_files, tmp_path, monkeypatch):
+    monkeypatch.setattr("latentalign.training.run.ENDING", 0.3)
+    config = tiny(demo_files, "soft", "training.max_steps=1")
+    folder = tmp_path / "run"
+    with Run(folder).alone(False), pytest.raises(InputError, match="another process is training here"):
+        train(config, Run(folder), resume=True, overwrite=False)
+    train(config, Run(folder), resume=True, overwrite=False)
+
+
+def test_the_time_of_a_training_can_be_bounded(demo_files, tmp_path):
+    config = tiny(demo_files, "soft", "training.max_minutes=1e-6")
+    assert train(config, Run(tmp_path), resume=False, overwrite=False)["steps"] == 2
+    assert train(config, Run(tmp_path), resume=True, overwrite=False)["steps"] == 2  # it has ended

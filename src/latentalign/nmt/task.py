@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -213,7 +214,8 @@ def build_model(config: NMTConfig, tokenizer: Tokenizer) -> TranslationModel:
 
 def train(config: NMTConfig, run: Run, *, resume: bool, overwrite: bool) -> dict[str, Any]:
     """Train a recipe into a run directory; what the best model measured on the validation set."""
-    with joined(config.training.device) as world:
+    with joined(config.training.device) as world, run.alone(resume) if world.leader else nullcontext():
+        world.wait()
         going_on = resume and checkpoint.exists(run.checkpoint)
         world.wait()
         if world.leader:  # what is written is written before the others look
@@ -268,7 +270,7 @@ def train_together(config: NMTConfig, run: Run, world: World, *, going_on: bool)
 
 def require_same(asked: NMTConfig, trained: NMTConfig) -> None:
     """Raise when a run is to go on as something else than it began; its length may change."""
-    free = ("epochs", "max_steps", "patience", "threads", "checkpoint_steps", "log_steps")
+    free = ("epochs", "max_steps", "max_minutes", "patience", "threads", "checkpoint_steps", "log_steps")
     if asked.training.learning_rate < trained.training.learning_rate:  # what a diverged training needs
         free = (*free, "learning_rate")
     left, right = (

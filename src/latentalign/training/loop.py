@@ -34,6 +34,8 @@ class TrainingConfig(Section):
     learning_rate: float = Field(3e-4, gt=0)
     epochs: int = Field(30, ge=1)
     max_steps: int | None = Field(None, ge=1)
+    max_minutes: float | None = Field(None, gt=0)
+    """Minutes spent in updates after which training ends; such an end is not the same on every machine."""
     batch_tokens: int | None = Field(None, ge=1)
     """Padded source and target tokens of a batch."""
     batch_sentences: int | None = Field(None, ge=1)
@@ -142,7 +144,7 @@ class Trainer:
         self.optimizer = torch.optim.Adam(
             task.module.parameters(), lr=config.learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True
         )
-        self.stop_asked = False
+        self.stop_asked = self.time_up = False
         wanted = config.tensorboard and self.world.leader
         self.board = tensorboard_writer(run.folder / "tensorboard") if wanted else None
 
@@ -203,6 +205,7 @@ class Trainer:
         self.optimizer.load_state_dict({"state": state, "param_groups": groups["param_groups"]})
         position = loaded.documents["position"]
         self.position = Position(**position)
+        self.time_up = self.time_used
         self.schedule.resume(loaded.documents["schedule"])
         processes = sum(name.startswith("random") for name in loaded.tensors)
         if processes != self.world.size:
@@ -254,8 +257,15 @@ class Trainer:
         return (
             self.position.epoch >= self.config.epochs
             or (limit is not None and self.position.step >= limit)
+            or self.time_up
             or self.schedule.ended
         )
+
+    @property
+    def time_used(self) -> bool:
+        """This process's clock says that `max_minutes` are over."""
+        limit = self.config.max_minutes
+        return limit is not None and self.position.seconds >= 60 * limit
 
     def one_epoch(self, progress: Progress) -> None:
         """The rest of the epoch that the position is in."""
@@ -318,14 +328,15 @@ class Trainer:
         return total
 
     def everywhere(self, sums: Sums) -> Sums:
-        """Sums of all processes; a stop asked of one is asked of all."""
+        """Sums of all processes; a stop asked of one is asked of all, and so is the end of the time."""
         if self.world.size == 1:
+            self.time_up = self.time_used
             return sums
         names = sorted(sums.terms)
         here = [sums.surrogate, sums.value, *(sums.terms[n] for n in names)]
-        figures = [*map(float, here), sums.queries, sums.examples, self.stop_asked]
-        surrogate, value, *terms, queries, examples, stop = self.world.total(figures, self.device)
-        self.stop_asked = stop > 0
+        figures = [*map(float, here), sums.queries, sums.examples, self.stop_asked, self.time_used]
+        surrogate, value, *terms, queries, examples, stop, late = self.world.total(figures, self.device)
+        self.stop_asked, self.time_up = stop > 0, late > 0
         wide = partial(torch.tensor, dtype=torch.float64)
         shared = {n: wide(x) for n, x in zip(names, terms, strict=True)}
         return Sums(wide(surrogate), wide(value), shared, int(queries), int(examples))

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +21,8 @@ from torch import Tensor
 from latentalign.errors import CheckpointError, InputError, StorageError
 from latentalign.training import checkpoint
 
+ENDING = 15.0
+"""Seconds that a training may take to end after SIGTERM."""
 _SEAL = b"# sha256 of what follows: "
 
 
@@ -74,6 +80,35 @@ class Run:
         if not going_on:
             self.metrics.unlink(missing_ok=True)  # of a training that never came to a checkpoint
         return going_on
+
+    @contextmanager
+    def alone(self, resume: bool) -> Iterator[None]:
+        """Hold the directory against every other training; to resume one that is just ending, wait for it.
+
+        The lock is the kernel's and ends with the process however it ends; nothing is written.
+        """
+        try:
+            import fcntl
+        except ImportError:  # a system without such locks
+            yield
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.folder, os.O_RDONLY)
+        try:
+            until = time.monotonic() + (ENDING if resume else 0)
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        raise InputError(f"{self.folder}: another process is training here") from None
+                    time.sleep(0.2)
+                except OSError:  # a file system without locks
+                    break
+            yield
+        finally:
+            os.close(handle)
 
     def clear(self) -> None:
         """Remove the files of an earlier run, and nothing else."""
