@@ -11,9 +11,10 @@ from latentalign.errors import InputError
 from latentalign.nmt.align import encode_pairs, in_order
 from latentalign.nmt.data import build_cache
 from latentalign.nmt.decode import pair_batch
-from latentalign.nmt.metrics import evaluate, kmax_curve, measured
+from latentalign.nmt.metrics import evaluate, kmax_curve, measured, split_of, translated
 from latentalign.nmt.task import Trained, train
 from latentalign.nmt.tokenizer import EOS
+from latentalign.nmt.translate import Settings
 from latentalign.textfiles import read_parallel
 from latentalign.training.run import Run
 
@@ -38,7 +39,7 @@ def test_exact_perplexity_equals_a_loop_over_members(trained):
             )
             total += math.log(probability)
             tokens += 1
-    result = evaluate(trained, "test", predict="exact", bleu=False)
+    result = evaluate(trained, "test", predict="exact")
     assert result["tokens"] == tokens
     assert result["ppl"] == pytest.approx(math.exp(-total / tokens), rel=1e-6)
     assert result["ppl_exact"] == pytest.approx(result["ppl"], rel=1e-9)
@@ -48,9 +49,9 @@ def test_exact_perplexity_equals_a_loop_over_members(trained):
 
 
 def test_kmax_of_all_members_is_exact(trained):
-    exact = evaluate(trained, "test", predict="exact", bleu=False)["ppl"]
-    assert evaluate(trained, "test", predict="kmax:1000", bleu=False)["ppl"] == pytest.approx(exact, rel=1e-9)
-    assert evaluate(trained, "test", predict="kmax:1", bleu=False)["ppl"] != pytest.approx(exact, rel=1e-3)
+    exact = evaluate(trained, "test", predict="exact")["ppl"]
+    assert evaluate(trained, "test", predict="kmax:1000")["ppl"] == pytest.approx(exact, rel=1e-9)
+    assert evaluate(trained, "test", predict="kmax:1")["ppl"] != pytest.approx(exact, rel=1e-3)
 
 
 @torch.no_grad()
@@ -63,7 +64,8 @@ def test_the_curve_over_k_agrees_with_single_evaluations(trained):
 
 
 def test_every_measurement_is_there(trained):
-    result = evaluate(trained, "test")
+    outputs = translated(trained, split_of(trained, "test"), Settings())
+    result = evaluate(trained, "test", outputs=outputs)
     for name in (
         "ppl",
         "ppl_soft",
@@ -87,7 +89,7 @@ def test_soft_and_relaxed_runs_have_null_where_nothing_exists(demo_files, tmp_pa
             resume=False,
             overwrite=False,
         )
-        result = evaluate(Trained.load(tmp_path / name), "test", bleu=False)
+        result = evaluate(Trained.load(tmp_path / name), "test")
         assert result["bleu"] is None
         if name == "soft":
             assert result["ppl"] == pytest.approx(result["ppl_soft"], rel=1e-6)

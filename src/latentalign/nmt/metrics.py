@@ -42,18 +42,26 @@ def evaluate(
     split_name: str,
     *,
     predict: str | None = None,
-    bleu: bool = True,
-    settings: Settings | None = None,
+    outputs: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Every measurement of a split; null where one does not exist for this model or data."""
+    """Every measurement of a split; null where one does not exist for this model or data.
+
+    `outputs` are the split's translations (`translated`); without them there is no BLEU and no chrF.
+    """
     split = split_of(trained, split_name)
     how = predict or trained.objective.predict
     corpus = build_cache(trained.tokenizer, split, trained.run.cache / split_name, max_length=None)
     result: dict[str, Any] = {"split": split_name, "objective": trained.config.objective.name, "predict": how}
     result |= likelihoods(trained, corpus, split, split_name=split_name, how=how)
     result |= {"bleu": None, "bleu_signature": None, "chrf": None, "chrf_signature": None}
-    if bleu:
-        result |= translation_scores(trained, split, settings or Settings(predict=how))
+    if outputs is not None:
+        references = [target for _, target in read_parallel(split.source, split.target)]
+        result |= text_scores(
+            outputs,
+            references,
+            lowercase=trained.config.tokenizer.lowercase,
+            tokenize=trained.config.data.bleu_tokenize,
+        )
     return result | alignment_errors(trained, split)
 
 
@@ -118,16 +126,10 @@ def kmax_curve(latent: Latent[Any], largest: int) -> Tensor:
     return torch.stack(found, -1).nan_to_num(0.0)
 
 
-def translation_scores(trained: Trained, split: SplitConfig, settings: Settings) -> dict[str, Any]:
-    """BLEU and chrF of the translated split, with sacrebleu's signatures."""
-    sources, references = zip(*read_parallel(split.source, split.target), strict=True)
-    outputs = [best.text for best, *_ in translate_lines(trained, sources, settings)]
-    return text_scores(
-        outputs,
-        references,
-        lowercase=trained.config.tokenizer.lowercase,
-        tokenize=trained.config.data.bleu_tokenize,
-    )
+def translated(trained: Trained, split: SplitConfig, settings: Settings) -> list[str]:
+    """The translation of every source line of a split."""
+    sources = [source for source, _ in read_parallel(split.source, split.target)]
+    return [best.text for best, *_ in translate_lines(trained, sources, settings)]
 
 
 def text_scores(

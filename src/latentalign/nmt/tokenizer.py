@@ -230,6 +230,14 @@ class Tokenizer:
         """For each target id the position of its word in `decode_target(ids)`; no <pad>, <s>, </s> in ids."""
         return list(self._scheme.words_of_pieces([self._target.id_to_token(int(token)) for token in ids]))
 
+    def source_pieces(self, ids: Sequence[int]) -> list[str]:
+        """Source ids for people to look at; the space before a word is shown as a low bar."""
+        return [self._source.id_to_token(int(token)).replace(" ", "\u2581") for token in ids]
+
+    def target_pieces(self, ids: Sequence[int]) -> list[str]:
+        """Target ids for people to look at."""
+        return [self._target.id_to_token(int(token)).replace(" ", "\u2581") for token in ids]
+
     def fingerprint(self) -> str:
         """SHA-256 of all that decides how text becomes ids."""
         return _sha256(self._content())

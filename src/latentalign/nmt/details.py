@@ -1,0 +1,166 @@
+"""What a report shows of one trained model beyond single figures: sentence by sentence, K by K, matrix by matrix."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import sacrebleu
+import torch
+
+from latentalign.core.predict import log_predictive, parse_predict
+from latentalign.nmt.align import Pair, alignment_of, encode_pairs, grouped
+from latentalign.nmt.data import build_cache
+from latentalign.nmt.decode import pair_batch
+from latentalign.nmt.link_formats import read_gold
+from latentalign.nmt.links import Gold, word_links
+from latentalign.nmt.metrics import KMAX, kmax_curve, split_of, text_scores, translated
+from latentalign.nmt.task import Trained, evaluation_batches
+from latentalign.nmt.translate import Settings
+from latentalign.textfiles import read_parallel
+from latentalign.training.loop import perplexity
+
+CURVE = 20
+"""Members up to which the K-max perplexity is drawn."""
+LONGEST = 22
+"""Words of a sentence that fits a page."""
+
+
+def details(trained: Trained, split_name: str, outputs: Sequence[str], *, sentences: int) -> dict[str, Any]:
+    """Everything a report needs of a run; `outputs` are its translations of the split."""
+    split = split_of(trained, split_name)
+    references = [target for _, target in read_parallel(split.source, split.target)]
+    found: dict[str, Any] = {"objective": trained.config.objective.name, "split": split_name}
+    found |= sentence_scores(trained, split_name)
+    found["bleu_statistics"] = bleu_statistics(trained, outputs, references)
+    found["outputs"] = list(outputs)
+    if trained.model.family == "categorical":
+        found["kmax_curve"] = perplexities_by_k(trained, split_name)
+        by_kmax = translated(trained, split, Settings(predict=f"kmax:{KMAX}"))
+        scores = text_scores(
+            by_kmax,
+            references,
+            lowercase=trained.config.tokenizer.lowercase,
+            tokenize=trained.config.data.bleu_tokenize,
+        )
+        found[f"bleu_kmax{KMAX}"] = scores["bleu"]
+    found["alignments"] = pictured(trained, split_name, sentences)
+    return found
+
+
+@torch.no_grad()
+def sentence_scores(trained: Trained, split_name: str) -> dict[str, list[float]]:
+    """Tokens and log-probability of every sentence under the model's own predictive."""
+    split = split_of(trained, split_name)
+    corpus = build_cache(trained.tokenizer, split, trained.run.cache / split_name, max_length=None)
+    own = parse_predict(trained.objective.predict)
+    device = trained.model.head.output.weight.device
+    tokens, log_prob = [0.0] * len(corpus), [0.0] * len(corpus)
+    torch.manual_seed(trained.config.training.seed)
+    for batch in evaluation_batches(corpus):
+        values = log_predictive(trained.model.latent(batch.to(device)), own).double().sum(-1).tolist()
+        counts = batch.target_mask.sum(-1).tolist()
+        for i, value, count in zip(batch.index.tolist(), values, counts, strict=True):
+            tokens[i], log_prob[i] = count, value
+    return {"tokens": tokens, "log_prob": log_prob}
+
+
+@torch.no_grad()
+def perplexities_by_k(trained: Trained, split_name: str) -> list[float]:
+    """Perplexity when only the K most probable members are averaged over, K = 1, 2, ...; the last is exact."""
+    split = split_of(trained, split_name)
+    corpus = build_cache(trained.tokenizer, split, trained.run.cache / split_name, max_length=None)
+    device = trained.model.head.output.weight.device
+    total, tokens, exact = np.zeros(CURVE), 0, 0.0
+    for batch in evaluation_batches(corpus):
+        latent = trained.model.latent(batch.to(device))
+        curve = kmax_curve(latent, latent.prior.mask.shape[-1]).double().sum((0, 1)).cpu().numpy()
+        total += np.pad(curve[:CURVE], (0, max(0, CURVE - len(curve))), mode="edge")
+        exact += float(curve[-1])
+        tokens += batch.tokens
+    return [perplexity(float(x), tokens) for x in [*total, exact]]
+
+
+def bleu_statistics(
+    trained: Trained, outputs: Sequence[str], references: Sequence[str]
+) -> list[list[int]]:
+    """Lengths and n-gram matches of every sentence, from which BLEU of any resampling follows."""
+    metric = sacrebleu.BLEU(
+        lowercase=trained.config.tokenizer.lowercase,
+        tokenize=trained.config.data.bleu_tokenize,
+        force=True,
+    )
+    statistics = metric._extract_corpus_statistics(list(outputs), [list(references)])
+    return [[int(x) for x in row] for row in statistics]
+
+
+def pictured(trained: Trained, split_name: str, sentences: int) -> list[dict[str, Any]]:
+    """Alignments of some sentences of a split: words, subwords, gold links, and matrices as bytes."""
+    split = split_of(trained, split_name)
+    pairs = list(read_parallel(split.source, split.target))
+    gold = read_gold(split.gold, sentences=len(pairs)) if split.gold else None
+    chosen = spread(pairs, sentences)
+    encoded = encode_pairs(trained, [pairs[i][0] for i in chosen], [pairs[i][1] for i in chosen])
+    using = ["prior"]
+    if trained.model.inference is not None:
+        using.append("inferred")
+    if trained.model.family == "categorical":
+        using.append("posterior")
+    matrices = subword_matrices(trained, encoded, using)
+    found = []
+    for number, pair, by_name in zip(chosen, encoded, matrices, strict=True):
+        record: dict[str, Any] = {"sentence": number + 1}
+        record["source"], record["target"] = (trained.tokenizer.words(side) for side in pairs[number])
+        record["matrices"] = {
+            name: packed(word_links(m, pair.source.words, pair.target.words).probability)
+            for name, m in by_name.items()
+        }
+        if trained.config.tokenizer.kind != "words":
+            record["source_pieces"] = trained.tokenizer.source_pieces(pair.source.ids)
+            record["target_pieces"] = trained.tokenizer.target_pieces(pair.target.ids)
+            record["piece_matrices"] = {name: packed(m) for name, m in by_name.items()}
+        if gold is not None:
+            record |= gold_links(gold[number])
+        found.append(record)
+    return found
+
+
+def spread(pairs: Sequence[tuple[str, str]], count: int) -> list[int]:
+    """Evenly spread sentences that are neither trivial nor too long to be looked at."""
+    fit = [
+        i for i, (s, t) in enumerate(pairs) if 4 <= len(s.split()) <= LONGEST and 4 <= len(t.split()) <= LONGEST
+    ] or [i for i, (s, t) in enumerate(pairs) if s.split() and t.split()]
+    step = max(1.0, len(fit) / max(1, count))
+    return [fit[int(k * step)] for k in range(min(count, len(fit)))]
+
+
+@torch.no_grad()
+def subword_matrices(
+    trained: Trained, pairs: Sequence[Pair], using: Sequence[str]
+) -> list[dict[str, np.ndarray]]:
+    """For every pair its distributions over source subwords, a row for each target subword."""
+    found: list[dict[str, np.ndarray]] = [{} for _ in pairs]
+    device = trained.model.head.output.weight.device
+    for group in grouped([p.size for p in pairs], skip=set()):
+        chosen = [pairs[i] for i in group]
+        batch = pair_batch([p.source.ids for p in chosen], [p.target.ids for p in chosen])
+        latent = trained.model.latent(batch.to(device))
+        for name in using:
+            whole = alignment_of(latent, name).double().cpu().numpy()
+            for row, i in enumerate(group):
+                found[i][name] = whole[row, : len(pairs[i].target.ids), : len(pairs[i].source.ids)]
+    return found
+
+
+def packed(matrix: np.ndarray) -> str:
+    """Probabilities as bytes, row by row, in base64."""
+    return base64.b64encode(np.rint(matrix.clip(0, 1) * 255).astype(np.uint8).tobytes()).decode()
+
+
+def gold_links(gold: Gold) -> dict[str, list[list[int]]]:
+    return {
+        "sure": [list(link) for link in sorted(gold.sure)],
+        "possible": [list(link) for link in sorted(gold.possible - gold.sure)],
+    }

@@ -1,0 +1,104 @@
+"""Figures drawn with matplotlib: curves of training, of K-max perplexity, and of what gradients cost."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A5195", "#8C6D31")
+"""Okabe and Ito's colours, which the colour-blind tell apart, without black and yellow, and two more."""
+STYLES = ("-", "--", ":")
+INK = "#010203"
+"""Stands for the colour of the page's text until the picture is in the page."""
+mpl.use("Agg")
+SETTINGS: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "latentalign",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
+}
+
+
+def line_style(number: int) -> dict[str, Any]:
+    """Colour and dashes of the n-th line: no two alike among two dozen."""
+    style = STYLES[number // len(COLOURS) % len(STYLES)]
+    return {"color": COLOURS[number % len(COLOURS)], "linestyle": style, "linewidth": 1.6}
+
+
+def drawn(width: float = 6.4, height: float = 3.8, *, panels: int = 1) -> tuple[Figure, list[Any]]:
+    """An empty figure with axes side by side."""
+    with mpl.rc_context(SETTINGS):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        found = figure.subplots(1, panels, squeeze=False)
+    return figure, list(found[0])
+
+
+def svg(figure: Figure) -> str:
+    """A picture for the page: no background, text in the page's colour."""
+    with mpl.rc_context(SETTINGS):
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :].replace(INK, "currentColor")
+
+
+def save(figure: Figure, path: Path) -> None:
+    """A picture by itself, on white."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context(SETTINGS):
+        figure.savefig(path, dpi=150, facecolor="white")
+
+
+def training_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+    """Bound and honest perplexity on the validation set against the minutes of training."""
+    figure, (left, right) = drawn(9.6, 4.2, panels=2)
+    for number, (name, history) in enumerate(histories.items()):
+        points = [r for r in history if r["kind"] == "validation"]
+        minutes = [r["seconds"] / 60 for r in points]
+        left.plot(minutes, [r["bound"] for r in points], label=name, marker=".", **line_style(number))
+        right.plot(minutes, [r["ppl"] for r in points], label=name, marker=".", **line_style(number))
+    for axes, what in ((left, "bound, as perplexity"), (right, "perplexity")):
+        axes.set(xlabel="minutes of training", ylabel=f"validation {what}", yscale="log")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def kmax_curves(results: Mapping[str, Mapping[str, Any]]) -> Figure:
+    """Perplexity against the number of members averaged over; soft attention's own as a dotted line."""
+    figure, (axes,) = drawn(6.8, 4.6)
+    for number, (name, record) in enumerate(results.items()):
+        curve = record.get("kmax_curve")
+        if not curve:
+            continue
+        style = line_style(number)
+        label = "soft-trained, K-max" if name == "soft" else name
+        axes.plot(range(1, len(curve)), curve[:-1], label=label, marker=".", **style)
+        if name == "soft":
+            axes.axhline(record["ppl_soft"], color=style["color"], linestyle=":", label="soft attention")
+    axes.set(xlabel="K, members averaged over", ylabel="test perplexity", yscale="log")
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+def cost_of_gradients(estimators: Sequence[Mapping[str, Any]]) -> Figure:
+    """Variance of the gradient, relative to the exact gradient, against the time of a step."""
+    figure, (axes,) = drawn(6.8, 4.6)
+    shown = [e for e in estimators if e["variance"] > 0]
+    for number, e in enumerate(shown):
+        axes.plot(
+            e["milliseconds"], e["variance"], marker="osD^v<>pP*Xh"[number % 12], linestyle="none", markersize=8,
+            color=COLOURS[number % len(COLOURS)], label=e["estimator"],
+        )  # fmt: skip
+    axes.set(
+        xlabel="milliseconds a step", ylabel="variance / |exact gradient|²", xscale="log", yscale="log"
+    )
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    return figure

@@ -1,0 +1,201 @@
+"""Rows of a table: each trained and evaluated in a process of its own, and never twice."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from latentalign.errors import InputError
+from latentalign.training.checkpoint import write_json_atomic
+from latentalign.training.run import Run
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table: an objective, and what is set differently from the recipe."""
+
+    name: str
+    objective: str
+    overrides: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to train: a recipe, rows and seeds, and where everything goes."""
+
+    recipe: str
+    rows: Sequence[Row]
+    seeds: Sequence[int]
+    out: Path
+    figures: tuple[str, ...]
+    """What `evaluate` measures that goes into the results."""
+    epochs: int
+    overrides: tuple[str, ...] = ()
+    jobs: int = 1
+    """Rows trained at a time."""
+    details: tuple[str, ...] = ()
+    """Options of `evaluate` that make it write details; none, and there are no details."""
+    copied: tuple[str, ...] = ()
+    """Keys of the details that go into the results."""
+
+    def run(self, row: str, seed: int) -> Path:
+        return self.out / "runs" / f"{row}-{seed}"
+
+    def finished(self, row: str, seed: int) -> Path:
+        return self.out / "rows" / f"{row}-{seed}.json"
+
+    def details_of(self, row: str, seed: int) -> Path:
+        return self.out / "details" / f"{row}-{seed}.json"
+
+    def work(self) -> list[tuple[Row, int]]:
+        return [(row, seed) for row in self.rows for seed in self.seeds]
+
+
+def choose(names: Sequence[str], known: Sequence[Row]) -> list[Row]:
+    """Rows by name."""
+    by_name = {row.name: row for row in known}
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        raise InputError(f"unknown row {unknown[0]!r}; choose from {', '.join(by_name)}")
+    return [by_name[name] for name in names]
+
+
+def train_rows(plan: Plan) -> list[dict[str, Any]]:
+    """Train and evaluate what is not finished yet; every finished row of the plan, failures left out."""
+    work = plan.work()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[news]}"),
+        TimeElapsedColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console) as bars, ThreadPoolExecutor(plan.jobs) as pool:
+        whole = bars.add_task("rows", total=len(work), news=f"0 of {len(work)}")
+
+        def attempted(item: tuple[Row, int]) -> str | None:
+            failure = attempt(plan, *item, bars=bars)
+            bars.advance(whole)
+            done = round(bars.tasks[whole].completed)
+            bars.update(whole, news=f"{done} of {len(work)}")
+            return failure
+
+        failures = [failure for failure in pool.map(attempted, work) if failure is not None]
+    results = finished_rows(plan)
+    if not results:
+        raise InputError(f"no row could be trained: {'; '.join(failures)}")
+    for failure in failures:
+        console.print(f"failed: {failure}", highlight=False)
+    return results
+
+
+def finished_rows(plan: Plan) -> list[dict[str, Any]]:
+    """What is known of the rows of a plan."""
+    paths = (plan.finished(row.name, seed) for row, seed in plan.work())
+    return [json.loads(path.read_bytes()) for path in paths if path.is_file()]
+
+
+def attempt(plan: Plan, row: Row, seed: int, *, bars: Progress) -> str | None:
+    """Train and evaluate a row unless that was done before; what went wrong if it failed."""
+    bar = bars.add_task(f"  {row.name}, seed {seed}", total=plan.epochs, news="")
+    path = plan.finished(row.name, seed)
+    if path.is_file():
+        bars.update(bar, completed=plan.epochs, news="finished before")
+        return None
+    try:
+        record = one_row(plan, row, seed, tell=lambda: tell(plan.run(row.name, seed), bars, bar))
+    except RowFailed as error:
+        bars.update(bar, news="failed")
+        return f"{row.name}, seed {seed}: {error}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json_atomic(path, record)
+    figure = next(name for name in plan.figures if record[name] is not None)
+    bars.update(bar, completed=plan.epochs, news=f"{figure} {record[figure]:.3f}, finished")
+    return None
+
+
+def tell(run: Path, bars: Progress, bar: TaskID) -> None:
+    """Show how far a training is, from its metrics."""
+    history = Run(run).history()
+    if history:
+        measured = [r for r in history if r["kind"] == "validation"]
+        speed = next((r["tokens_per_second"] for r in reversed(history) if r["kind"] == "training"), 0.0)
+        ppl = f"ppl {measured[-1]['ppl']:.3f}, " if measured else ""
+        news = f"{ppl}bound {history[-1]['bound']:.3f}, {speed:,.0f} tokens/s"
+        bars.update(bar, completed=len(measured), news=news)
+
+
+class RowFailed(Exception):
+    """A row's process ended badly; the others go on."""
+
+
+def one_row(plan: Plan, row: Row, seed: int, *, tell: Callable[[], None]) -> dict[str, Any]:
+    """Train one row and evaluate it on the test set."""
+    run = plan.run(row.name, seed)
+    options = [f"--set={o}" for o in (*plan.overrides, *row.overrides, f"training.seed={seed}")]
+    log = plan.out / "logs" / f"{row.name}-{seed}.log"
+    train = ["train", plan.recipe, f"--out={run}", f"--objective={row.objective}", "--resume", *options, "--json"]
+    trained = child(train, log, tell)
+    evaluate, path = ["evaluate", str(run), "--json"], plan.details_of(row.name, seed)
+    if plan.details:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        evaluate += [f"--details={path}", *plan.details]
+    measured = child(evaluate, log, tell)
+    known = json.loads(path.read_bytes()) if plan.details else {}
+    costs = ("seconds", "tokens_per_second", "peak_memory_mb", "epochs", "steps")
+    return {
+        "row": row.name,
+        "objective": row.objective,
+        "seed": seed,
+        **{name: measured.get(name) for name in plan.figures},
+        **{name: trained[name] for name in costs},
+        **{name: known.get(name) for name in plan.copied},
+    }
+
+
+def child(arguments: Sequence[str], log: Path, tell: Callable[[], None]) -> dict[str, Any]:
+    """A subcommand in a process of its own: messages into a log, one JSON object back."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "latentalign", *arguments]
+    with (
+        open(log, "ab") as messages,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=messages, preexec_fn=end_with_parent
+        ) as process,
+    ):
+        while True:
+            try:
+                answer, _ = process.communicate(timeout=1.0)
+                break
+            except subprocess.TimeoutExpired:
+                tell()
+    if process.returncode != 0:
+        said = log.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-1]
+        raise RowFailed(f"`latentalign {arguments[0]}` ended with {process.returncode}: {said} ({log})")
+    found: dict[str, Any] = json.loads(answer)
+    return found
+
+
+def end_with_parent() -> None:
+    """On Linux, a child whose parent dies gets SIGTERM, so that it saves and ends instead of training on unseen."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+def by_row(results: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Results by row, in the order of the tables."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for record in results:
+        found.setdefault(record["row"], []).append(record)
+    return found
