@@ -27,7 +27,8 @@ def command(
     beam: Annotated[int | None, typer.Option(help="beam width for BLEU")] = None,
     bleu: Annotated[bool, typer.Option(help="translate the split too")] = True,
     details_file: Annotated[
-        Path | None, typer.Option("--details", help="write sentence scores, K-max curve and alignments (JSON)")
+        Path | None,
+        typer.Option("--details", help="write sentence scores, K-max curve and alignments (JSON)"),
     ] = None,
     sentences: Annotated[int, typer.Option(help="alignments among the details")] = 50,
     device: DeviceOption = "cpu",

@@ -83,9 +83,7 @@ def perplexities_by_k(trained: Trained, split_name: str) -> list[float]:
     return [perplexity(float(x), tokens) for x in [*total, exact]]
 
 
-def bleu_statistics(
-    trained: Trained, outputs: Sequence[str], references: Sequence[str]
-) -> list[list[int]]:
+def bleu_statistics(trained: Trained, outputs: Sequence[str], references: Sequence[str]) -> list[list[int]]:
     """Lengths and n-gram matches of every sentence, from which BLEU of any resampling follows."""
     metric = sacrebleu.BLEU(
         lowercase=trained.config.tokenizer.lowercase,
@@ -130,7 +128,9 @@ def pictured(trained: Trained, split_name: str, sentences: int) -> list[dict[str
 def spread(pairs: Sequence[tuple[str, str]], count: int) -> list[int]:
     """Evenly spread sentences that are neither trivial nor too long to be looked at."""
     fit = [
-        i for i, (s, t) in enumerate(pairs) if 4 <= len(s.split()) <= LONGEST and 4 <= len(t.split()) <= LONGEST
+        i
+        for i, (s, t) in enumerate(pairs)
+        if 4 <= len(s.split()) <= LONGEST and 4 <= len(t.split()) <= LONGEST
     ] or [i for i, (s, t) in enumerate(pairs) if s.split() and t.split()]
     step = max(1.0, len(fit) / max(1, count))
     return [fit[int(k * step)] for k in range(min(count, len(fit)))]

@@ -1,34 +1,33 @@
-"""Rows of the paper's tables on any data: each trained and evaluated alike, in a process of its own."""
+"""The paper's translation tables on any parallel text: which rows, what is measured, and how it is shown."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Table as TerminalTable
 
 from latentalign import config as recipes
 from latentalign.data import demo
-from latentalign.errors import InputError
 from latentalign.nmt.align import encode_pairs, in_order
-from latentalign.nmt.figures import draw_in_terminal
+from latentalign.nmt.figures import draw_in_terminal, paper_figures
 from latentalign.nmt.link_formats import read_gold
 from latentalign.nmt.task import NMTConfig, Trained
+from latentalign.reproduction import curves, paper
+from latentalign.reproduction.claims import judge
+from latentalign.reproduction.page import Page, Section, write_page
+from latentalign.reproduction.rows import Plan, Row, by_row, choose, train_rows
+from latentalign.reproduction.tables import Column, Table, cell, claims_table, figure_table, markdown
 from latentalign.textfiles import read_parallel
 from latentalign.training.checkpoint import write_bytes_atomic, write_json_atomic
 from latentalign.training.run import Run
 
-ROWS = (
+JENSEN_FIRST = ("training.warm_start_epochs=3", "training.warm_start_objective=relaxed-hard")
+TABLE_1 = (
     "soft",
     "marginal",
     "hard-enum",
@@ -36,215 +35,231 @@ ROWS = (
     "relaxed",
     "variational-enum",
     "variational-sample",
-    "rws",
-    "gumbel",
-    "vimco",
-    "svi",
-    "semi-amortized",
-    "sum-and-sample",
 )
+ALTERNATIVES = ("rws", "gumbel", "vimco", "svi", "semi-amortized", "sum-and-sample")
+ROWS = [Row(name, name, JENSEN_FIRST if name == "relaxed" else ()) for name in (*TABLE_1, *ALTERNATIVES)]
+SAMPLES = {"variational-sample": 1, "hard-sample": 1, "relaxed": 1, "rws": 5, "gumbel": 1, "vimco": 5}
+TEMPERATURES = (0.1, 0.3, 0.5, 1.0)
+ABLATIONS = [
+    Row("reinforce-soft-baseline", "variational-sample", ("objective.baseline=soft",)),
+    Row("reinforce-no-baseline", "variational-sample", ("objective.baseline=none",)),
+    Row("reinforce-learned-baseline", "variational-sample", ("objective.baseline=learned",)),
+    *(Row(f"gumbel-temperature-{t}", "gumbel", (f"objective.temperature={t}",)) for t in TEMPERATURES),
+    Row("attention-mlp", "variational-enum", ("model.attention=mlp",)),
+    Row("attention-bilinear", "variational-enum", ("model.attention=bilinear",)),
+    Row("no-length-penalty", "variational-enum", ("search.length_penalty=0.0",)),
+    Row("relaxed-warm-start", "relaxed", JENSEN_FIRST),
+    Row("relaxed-no-warm-start", "relaxed", ("training.warm_start_epochs=0",)),
+]
 FIGURES = (
-    "ppl", "ppl_exact", "ppl_soft", "ppl_kmax5", "bleu", "entropy_prior", "entropy_inferred", "elbo_gap",
-    "aer_prior", "aer_inferred", "aer_posterior",
+    "ppl", "ppl_exact", "ppl_soft", "ppl_kmax5", "ppl_elbo", "bleu", "entropy_prior", "entropy_inferred", "elbo_gap",
+    "jensen_gap", "aer_prior", "aer_inferred", "aer_posterior", "chrf", "bleu_signature", "tokens", "sentences",
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What to train: a recipe, rows and seeds, and where everything goes."""
-
-    recipe: str
-    rows: Sequence[str]
-    seeds: int
-    out: Path
-    overrides: Sequence[str] = ()
-    jobs: int = 1
-    """Rows trained at a time, each in a process of its own."""
-
-    def __post_init__(self) -> None:
-        unknown = [row for row in self.rows if row not in ROWS]
-        if unknown:
-            raise InputError(f"unknown row {unknown[0]!r}; choose from {', '.join(ROWS)}")
-
-    def run(self, row: str, seed: int) -> Path:
-        return self.out / "runs" / f"{row}-{seed}"
-
-    def finished(self, row: str, seed: int) -> Path:
-        return self.out / "rows" / f"{row}-{seed}.json"
-
-
 def plan_for(
-    data: str, rows: Sequence[str], seeds: int, out: Path, overrides: Sequence[str], *, jobs: int = 1
+    data: str,
+    rows: Sequence[str] | None,
+    *,
+    seeds: int,
+    out: Path,
+    overrides: Sequence[str] = (),
+    jobs: int = 1,
+    budget: float | None = None,
+    ablations: bool = False,
 ) -> Plan:
     """A plan for the demo, a known corpus or any recipe; the demo's data is generated into `out`."""
-    if data != "demo":
-        recipe = data if data.endswith(".toml") or "/" in data else f"nmt/{data}"
-        return Plan(recipe, rows, seeds, out, tuple(overrides), jobs)
-    folder = out / "data"
+    known = ABLATIONS if ablations else ROWS
+    chosen = choose(rows, known) if rows else known
+    given = [*overrides, *([f"training.max_minutes={budget}"] if budget else [])]
+    recipe = data if data.endswith(".toml") or "/" in data else f"nmt/{data}"
+    if data == "demo":
+        given = [*generated(out / "data"), *given]
+    return Plan(
+        recipe=recipe,
+        rows=chosen,
+        seeds=range(seeds),
+        out=out,
+        figures=FIGURES,
+        epochs=recipes.load(recipe, NMTConfig, given).training.epochs,
+        overrides=tuple(given),
+        jobs=jobs,
+        details=("--sentences=50",),
+        copied=("kmax_curve", "bleu_kmax5"),
+    )
+
+
+def generated(folder: Path) -> list[str]:
+    """The demo's files, made when they are not there, as settings of its recipe."""
     if not (folder / "test.gold").is_file():
         demo.write(folder, overwrite=True)
-    files = [
+    return [
         f"data.{split}.{key}={folder / f'{split}.{end}'}"
         for split in ("train", "valid", "test")
         for key, end in (("source", "de"), ("target", "en"), ("gold", "gold"))
         if not (split == "train" and key == "gold")
     ]
-    return Plan("nmt/demo", rows, seeds, out, (*files, *overrides), jobs)
 
 
-def reproduce(plan: Plan) -> list[dict[str, Any]]:
-    """Train and evaluate what is not finished yet, then write results.json and tables.md."""
-    work = [(row, seed) for row in plan.rows for seed in range(plan.seeds)]
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[news]}"),
-        TimeElapsedColumn(),
-    )
-    console = Console(stderr=True)
-    with Progress(*columns, console=console) as bars, ThreadPoolExecutor(plan.jobs) as pool:
-        failures = [row for row in pool.map(lambda w: attempt(plan, *w, bars=bars), work) if row is not None]
-    results = [json.loads(plan.finished(*w).read_text()) for w in work if plan.finished(*w).is_file()]
-    if not results:
-        raise InputError(f"no row could be trained: {', '.join(failures)}")
+def reproduce(plan: Plan, *, ablations: bool = False) -> list[dict[str, Any]]:
+    """Train what is not finished yet; write results.json, tables.md, figures/ and report.html."""
+    results = train_rows(plan)
+    if ablations:
+        write_json_atomic(plan.out / "ablations.json", results)
+        write_bytes_atomic(plan.out / "ablations.md", markdown([ablation_table(results)]).encode())
+        return results
+    for record in results:
+        record["samples"] = SAMPLES.get(record["objective"])
     write_json_atomic(plan.out / "results.json", results)
-    write_bytes_atomic(plan.out / "tables.md", markdown(results).encode())
+    verdicts = judge(paper.NMT_CLAIMS, results, plan.details_of)
+    write_json_atomic(plan.out / "claims.json", verdicts)
+    tables = [claims_table(verdicts), *tables_of(results)]
+    write_bytes_atomic(plan.out / "tables.md", markdown(tables).encode())
+    write_page(plan.out / "report.html", page_of(plan, results, tables))
     return results
 
 
-def attempt(plan: Plan, row: str, seed: int, *, bars: Progress) -> str | None:
-    """Train and evaluate a row unless that was done before; its name if it failed."""
-    epochs = recipes.load(plan.recipe, NMTConfig, plan.overrides).training.epochs
-    bar = bars.add_task(f"{row}, seed {seed}", total=epochs, news="")
-    if plan.finished(row, seed).is_file():
-        bars.update(bar, completed=epochs, news="finished before")
-        return None
-    try:
-        record = one_row(plan, row, seed, tell=lambda: tell(plan.run(row, seed), bars, bar))
-    except RowFailed as error:
-        bars.update(bar, news=f"failed: {error}")
-        return row
-    plan.finished(row, seed).parent.mkdir(parents=True, exist_ok=True)
-    write_json_atomic(plan.finished(row, seed), record)
-    bars.update(bar, completed=epochs, news=f"ppl {record['ppl']:.3f}, finished")
-    return None
+def tables_of(results: Sequence[dict[str, Any]]) -> list[Table]:
+    """The paper's tables 1 to 3 with its figures beside ours, alignments, and K-max perplexities."""
+    beside = {"results": results, "paper": paper.NMT}
+    curve = [
+        {**r, **{f"k{k}": r["kmax_curve"][k - 1] for k in CURVE_POINTS}} for r in results if r["kmax_curve"]
+    ]
+    return [
+        figure_table(
+            "Table 1: objectives",
+            "Perplexity of the test set, each row's own: soft attention under soft attention, relaxed with samples, "
+            "all others exact. The paper's figures are of IWSLT 2014.",
+            [
+                Column("ppl", "ppl", 3), Column("paper's ppl", "ppl", 2, paper=True), Column("BLEU", "bleu", 2),
+                Column("paper's BLEU", "bleu", 2, paper=True), Column("bound as ppl", "ppl_elbo", 3),
+                Column("gap of the bound", "elbo_gap", 3), Column("epochs", "epochs", 0), Column("minutes", "seconds",
+                1, scale=1 / 60),
+            ],
+            **beside,
+        ),
+        figure_table(
+            "Table 2: exact against the five likeliest members, and against soft attention",
+            "The row soft is soft attention's model tested as a latent one (the paper's Soft KMax).",
+            [
+                Column("exact", "ppl_exact", 3), Column("K-max 5", "ppl_kmax5", 3), Column("soft", "ppl_soft", 3),
+                Column("paper's K-max 5", "ppl_kmax5", 2, paper=True), Column("BLEU", "bleu", 2),
+                Column("BLEU, K-max 5", "bleu_kmax5", 2), Column("paper's", "bleu_kmax5", 2, paper=True),
+            ],
+            **beside,
+        ),
+        figure_table(
+            "Perplexity by the number of members",
+            "The K likeliest members of the prior, renormalised.",
+            [Column(f"K = {k}", f"k{k}", 3) for k in CURVE_POINTS],
+            curve,
+            paper={},
+        ),
+        figure_table(
+            "Table 3: inference alternatives",
+            "Time of a target token in training and the largest memory of the process.",
+            [
+                Column("samples", "samples", 0), Column("ppl", "ppl", 3), Column("paper's ppl", "ppl", 2, paper=True),
+                Column("BLEU", "bleu", 2), Column("paper's BLEU", "bleu", 2, paper=True),
+                Column("microseconds a token", "microseconds", 0), Column("MB", "peak_memory_mb", 0),
+            ],
+            [{**r, "microseconds": 1e6 / max(1e-9, r["tokens_per_second"])} for r in results],
+            paper=paper.NMT,
+            only=("variational-enum", "variational-sample", *ALTERNATIVES),
+        ),
+        figure_table(
+            "Entropy of the prior",
+            "In nats, mean over target tokens: lower is more certain.",
+            [
+                Column("prior", "entropy_prior", 2), Column("paper's", "entropy_prior", 2, paper=True),
+                Column("inferred q", "entropy_inferred", 2),
+            ],
+            **beside,
+        ),
+        figure_table(
+            "Alignment error rate",
+            "Each target word linked to its likeliest source word; lower is better.",
+            [Column(n, f"aer_{n}", 3) for n in ("prior", "inferred", "posterior")],
+            **beside,
+        ),
+    ]  # fmt: skip
 
 
-def tell(run: Path, bars: Progress, bar: TaskID) -> None:
-    """Show how far a training is, from its metrics."""
-    history = Run(run).history()
-    if history:
-        measured = [r for r in history if r["kind"] == "validation"]
-        speed = next((r["tokens_per_second"] for r in reversed(history) if r["kind"] == "training"), 0.0)
-        ppl = f"ppl {measured[-1]['ppl']:.3f}, " if measured else ""
-        news = f"{ppl}bound {history[-1]['bound']:.3f}, {speed:,.0f} tokens/s"
-        bars.update(bar, completed=len(measured), news=news)
+CURVE_POINTS = (1, 2, 3, 4, 5, 7, 10, 15, 20)
 
 
-class RowFailed(Exception):
-    """A row's process ended badly; the others go on."""
+def ablation_table(results: Sequence[dict[str, Any]]) -> Table:
+    """Everything that was changed one at a time."""
+    columns = [
+        Column("ppl", "ppl", 3), Column("BLEU", "bleu", 2), Column("entropy", "entropy_prior", 2),
+        Column("AER of prior", "aer_prior", 3), Column("AER of posterior", "aer_posterior", 3),
+        Column("minutes", "seconds", 1, scale=1 / 60),
+    ]  # fmt: skip
+    return figure_table("Ablations", "One thing changed at a time.", columns, results, paper={})
 
 
-def one_row(plan: Plan, row: str, seed: int, *, tell: Callable[[], None]) -> dict[str, Any]:
-    """Train one row and evaluate it on the test set."""
-    run = plan.run(row, seed)
-    options = [f"--set={o}" for o in (*plan.overrides, f"training.seed={seed}")]
-    if row == "relaxed" and not any(o.startswith("training.warm_start") for o in plan.overrides):
-        options.append("--set=training.warm_start_epochs=3")
-    log = plan.out / "logs" / f"{row}-{seed}.log"
-    train = ["train", plan.recipe, f"--out={run}", f"--objective={row}", "--resume", *options, "--json"]
-    trained = child(train, log, tell)
-    measured = child(["evaluate", str(run), "--json"], log, tell)
-    return {
-        "objective": row,
-        "seed": seed,
-        **{name: measured[name] for name in FIGURES},
-        **{name: measured[name] for name in ("chrf", "bleu_signature", "tokens", "sentences")},
-        **{
-            name: trained[name]
-            for name in ("seconds", "tokens_per_second", "peak_memory_mb", "epochs", "steps")
-        },
+def page_of(plan: Plan, results: Sequence[dict[str, Any]], tables: Sequence[Table]) -> Page:
+    """report.html: tables, figures and alignments to look at."""
+    firsts = {name: records[0] for name, records in by_row(results).items()}
+    details = {}
+    for name, record in firsts.items():
+        path = plan.details_of(name, record["seed"])
+        if path.is_file():
+            details[name] = json.loads(path.read_bytes())
+    figures = {
+        "Training curves": curves.training_curves(
+            {name: Run(plan.run(name, r["seed"])).history() for name, r in firsts.items()}
+        ),
+        "Perplexity against K": curves.kmax_curves(firsts),
+        **paper_figures({name: d["alignments"] for name, d in details.items()}),
     }
-
-
-def child(arguments: Sequence[str], log: Path, tell: Callable[[], None]) -> dict[str, Any]:
-    """A subcommand in a process of its own: messages into a log, one JSON object back."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "latentalign", *arguments]
-    with (
-        open(log, "ab") as messages,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=messages) as process,
-    ):
-        while True:
-            try:
-                answer, _ = process.communicate(timeout=1.0)
-                break
-            except subprocess.TimeoutExpired:
-                tell()
-    if process.returncode != 0:
-        said = log.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-1]
-        raise RowFailed(f"`latentalign {arguments[0]}` ended with {process.returncode}: {said} ({log})")
-    found: dict[str, Any] = json.loads(answer)
-    return found
-
-
-def grouped(results: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Results by row, in the order of the tables."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for record in results:
-        found.setdefault(record["objective"], []).append(record)
-    return found
-
-
-def cell(records: Sequence[dict[str, Any]], name: str, digits: int) -> str:
-    """Mean, and spread over seeds where there are several; a dash where nothing exists."""
-    values = [r[name] for r in records if r[name] is not None]
-    if not values:
-        return "-"
-    spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
-    return f"{fmean(values):.{digits}f}{spread}"
-
-
-COLUMNS = (
-    ("ppl", 3), ("ppl_soft", 3), ("ppl_kmax5", 3), ("bleu", 2), ("entropy_prior", 2), ("elbo_gap", 3),
-    ("aer_prior", 3), ("aer_inferred", 3), ("aer_posterior", 3), ("seconds", 0), ("tokens_per_second", 0),
-)  # fmt: skip
+    for title, figure in figures.items():
+        curves.save(figure, plan.out / "figures" / f"{title.lower().replace(' ', '-')}.png")
+    recipe = Path(plan.recipe).stem
+    sections = [Section(table.title, table=table) for table in tables]
+    sections += [Section(title, picture=curves.svg(figure)) for title, figure in figures.items()]
+    return Page(
+        title=f"Attention as a latent variable: {recipe}",
+        summary=f"{len(firsts)} rows, {results[0]['sentences']:,} test sentences, recipe {plan.recipe}",
+        sections=sections,
+        alignments={name: d["alignments"] for name, d in details.items()},
+    )
 
 
 SHOWN = {
-    "ppl": ("ppl", 3), "BLEU": ("bleu", 1), "entropy": ("entropy_prior", 2), "AER p": ("aer_prior", 3),
-    "AER q": ("aer_inferred", 3), "AER post.": ("aer_posterior", 3), "seconds": ("seconds", 0),
+    "ppl": Column("", "ppl", 3), "BLEU": Column("", "bleu", 1), "entropy": Column("", "entropy_prior", 2),
+    "AER p": Column("", "aer_prior", 3), "AER q": Column("", "aer_inferred", 3),
+    "AER post.": Column("", "aer_posterior", 3), "seconds": Column("", "seconds", 0),
 }  # fmt: skip
 """What fits a terminal of 80 columns."""
-
-
-def markdown(results: Sequence[dict[str, Any]]) -> str:
-    """One table of all rows."""
-    lines = ["| objective | " + " | ".join(name for name, _ in COLUMNS) + " |"]
-    lines.append("|---|" + "---:|" * len(COLUMNS))
-    for row, records in grouped(results).items():
-        lines.append(f"| {row} | " + " | ".join(cell(records, n, d) for n, d in COLUMNS) + " |")
-    return "\n".join(lines) + "\n"
 
 
 def show(plan: Plan, results: Sequence[dict[str, Any]], *, sentences: int = 3) -> None:
     """The table, a few alignments drawn in the terminal, and where the files are."""
     console = Console()
-    table = Table(title=f"{plan.recipe}, test set", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("objective", no_wrap=True)
+    table = TerminalTable(title=f"{plan.recipe}, test set", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("row", no_wrap=True)
     for heading in SHOWN:
         table.add_column(heading, justify="right")
-    for row, records in grouped(results).items():
-        table.add_row(row, *(cell(records, *column) for column in SHOWN.values()))
+    for row, records in by_row(results).items():
+        table.add_row(row, *(cell(column, records, {}).text for column in SHOWN.values()))
     console.print(table)
-    trained = Trained.load(plan.run(results[-1]["objective"], results[-1]["seed"]))
+    trained = Trained.load(plan.run(results[-1]["row"], results[-1]["seed"]))
     test = trained.config.data.test
     if test is not None:
         draw_examples(console, trained, sentences)
         if plan.recipe == "nmt/demo" and test.gold is not None:
-            draw_yardsticks(console, plan)
-    console.print(f"tables:  {plan.out / 'tables.md'}\nresults: {plan.out / 'results.json'}", highlight=False)
-    console.print(f"runs:    {plan.out / 'runs'}", highlight=False)
+            draw_yardsticks(console)
+    named = [
+        (label, plan.out / name)
+        for label, name in (
+            ("tables", "tables.md"), ("results", "results.json"), ("ablations", "ablations.md"), ("runs", "runs"),
+            ("open this", "report.html"),
+        )
+        if (plan.out / name).exists()
+    ]  # fmt: skip
+    for label, path in named:
+        console.print(f"{label + ':':<11}{path}", highlight=False)
 
 
 def draw_examples(console: Console, trained: Trained, sentences: int) -> None:
@@ -266,7 +281,7 @@ def draw_examples(console: Console, trained: Trained, sentences: int) -> None:
         console.print()
 
 
-def draw_yardsticks(console: Console, plan: Plan) -> None:
+def draw_yardsticks(console: Console) -> None:
     """What the demo's grammar itself allows."""
     pairs = demo.splits(0, 0, 1000)["test"]
     floor = demo.statistics(pairs).floor_perplexity

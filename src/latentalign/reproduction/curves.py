@@ -15,7 +15,6 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7
 STYLES = ("-", "--", ":")
 INK = "#010203"
 """Stands for the colour of the page's text until the picture is in the page."""
-mpl.use("Agg")
 SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "latentalign",
@@ -97,8 +96,6 @@ def cost_of_gradients(estimators: Sequence[Mapping[str, Any]]) -> Figure:
             e["milliseconds"], e["variance"], marker="osD^v<>pP*Xh"[number % 12], linestyle="none", markersize=8,
             color=COLOURS[number % len(COLOURS)], label=e["estimator"],
         )  # fmt: skip
-    axes.set(
-        xlabel="milliseconds a step", ylabel="variance / |exact gradient|²", xscale="log", yscale="log"
-    )
+    axes.set(xlabel="milliseconds a step", ylabel="variance / |exact gradient|²", xscale="log", yscale="log")
     figure.legend(loc="outside lower center", ncols=3, frameon=False)
     return figure

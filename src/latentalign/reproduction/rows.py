@@ -145,7 +145,15 @@ def one_row(plan: Plan, row: Row, seed: int, *, tell: Callable[[], None]) -> dic
     run = plan.run(row.name, seed)
     options = [f"--set={o}" for o in (*plan.overrides, *row.overrides, f"training.seed={seed}")]
     log = plan.out / "logs" / f"{row.name}-{seed}.log"
-    train = ["train", plan.recipe, f"--out={run}", f"--objective={row.objective}", "--resume", *options, "--json"]
+    train = [
+        "train",
+        plan.recipe,
+        f"--out={run}",
+        f"--objective={row.objective}",
+        "--resume",
+        *options,
+        "--json",
+    ]
     trained = child(train, log, tell)
     evaluate, path = ["evaluate", str(run), "--json"], plan.details_of(row.name, seed)
     if plan.details:

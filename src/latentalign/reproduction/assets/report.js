@@ -1,0 +1,208 @@
+"use strict";
+
+/* Tables: a click on a heading sorts by it, a second click the other way round. */
+for (const table of document.querySelectorAll("table.sortable")) {
+  const heads = [...table.tHead.rows[0].cells];
+  heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => {
+    const up = head.getAttribute("aria-sort") !== "ascending";
+    heads.forEach(other => other.setAttribute("aria-sort", "none"));
+    head.setAttribute("aria-sort", up ? "ascending" : "descending");
+    const key = row => {
+      const cell = row.cells[column];
+      return "value" in cell.dataset ? Number(cell.dataset.value) : column ? null : cell.textContent;
+    };
+    const rows = [...table.tBodies[0].rows];
+    rows.sort((a, b) => {
+      const [x, y] = [key(a), key(b)];
+      if (x === null || y === null) return (x === null) - (y === null);  // what does not exist comes last
+      const order = typeof x === "number" ? x - y : x.localeCompare(y);
+      return up ? order : -order;
+    });
+    table.tBodies[0].append(...rows);
+  }));
+}
+
+/* Alignments. */
+const models = JSON.parse(document.getElementById("data").textContent);
+if (Object.keys(models).length) viewer();
+
+function viewer() {
+  const at = id => document.getElementById(id);
+  const VIEWS = [
+    ["soft", "soft attention"], ["prior", "prior p"], ["inferred", "inferred q"], ["posterior", "exact posterior"],
+    ["gold", "gold"],
+  ];
+  const UNITS = [["words", "words"], ["pieces", "subwords"]];
+  const names = Object.keys(models);
+  const state = { model: names.find(n => n.startsWith("variational")) ?? names.at(-1), sentence: 0, using: "posterior",
+    unit: "words" };
+
+  for (const name of names) at("model").add(new Option(name, name));
+  radios("using", VIEWS);
+  radios("unit", UNITS);
+  at("model").addEventListener("change", () => { state.model = at("model").value; draw(); });
+  at("sentence").addEventListener("change", () => { state.sentence = Number(at("sentence").value); draw(); });
+  at("previous").addEventListener("click", () => step(-1));
+  at("next").addEventListener("click", () => step(1));
+  draw();
+
+  function radios(group, choices) {
+    for (const [value, text] of choices) {
+      const label = document.createElement("label"), input = document.createElement("input");
+      Object.assign(input, { type: "radio", name: group, value, id: `${group}-${value}` });
+      input.addEventListener("change", () => { state[group] = value; draw(); });
+      label.append(input, " ", text);
+      at(group).append(label);
+    }
+  }
+
+  function step(by) {
+    const count = models[state.model].length;
+    state.sentence = (state.sentence + by + count) % count;
+    draw();
+  }
+
+  function bytes(text) {
+    return Uint8Array.from(atob(text), c => c.charCodeAt(0));
+  }
+
+  /* The record a view takes its matrix from, and the matrix's name there. */
+  function origin(using) {
+    const record = models[state.model][state.sentence];
+    if (using !== "soft") return [record, using];
+    return [models.soft?.find(r => r.sentence === record.sentence), "prior"];
+  }
+
+  function available(using, unit) {
+    const [record, name] = origin(using);
+    if (!record) return false;
+    if (using === "gold") return unit === "words" && "sure" in record;
+    return name in ((unit === "words" ? record.matrices : record.piece_matrices) ?? {});
+  }
+
+  function probabilities(using, unit, rows, columns) {
+    const [record, name] = origin(using);
+    if (using === "gold") {
+      const matrix = new Float64Array(rows * columns);
+      for (const [i, j] of record.sure) matrix[j * columns + i] = 1;
+      for (const [i, j] of record.possible) matrix[j * columns + i] = 0.5;
+      return matrix;
+    }
+    return Float64Array.from(bytes((unit === "words" ? record.matrices : record.piece_matrices)[name]), x => x / 255);
+  }
+
+  function controls() {
+    const records = models[state.model];
+    at("model").value = state.model;
+    at("sentence").replaceChildren(...records.map((r, k) => new Option(`${r.sentence}. ${r.target.join(" ")}`, k)));
+    at("sentence").value = state.sentence;
+    const pieces = "piece_matrices" in records[state.sentence];
+    at("unit").hidden = !pieces;
+    if (!pieces) state.unit = "words";
+    if (!available(state.using, state.unit)) state.using = "prior";
+    for (const [value] of VIEWS) {
+      const input = at(`using-${value}`);
+      input.disabled = !available(value, state.unit);
+      input.checked = value === state.using;
+    }
+    for (const [value] of UNITS) at(`unit-${value}`).checked = value === state.unit;
+  }
+
+  function draw() {
+    controls();
+    const record = models[state.model][state.sentence], words = state.unit === "words";
+    const source = words ? record.source : record.source_pieces, target = words ? record.target : record.target_pieces;
+    const matrix = probabilities(state.using, state.unit, target.length, source.length);
+    const table = at("matrix");
+    table.replaceChildren();
+    table.style.setProperty("--hue", `var(--${state.using})`);
+    const head = table.createTHead().insertRow();
+    head.append(document.createElement("td"));
+    source.forEach((word, i) => head.append(header(word, i, null, true)));
+    const last = document.createElement("th");
+    last.innerHTML = "<span>entropy</span>";
+    head.append(last);
+    const body = table.createTBody();
+    const links = kind => new Set((words && record[kind] || []).map(([i, j]) => `${i}-${j}`));
+    const sure = links("sure"), possible = links("possible");
+    target.forEach((word, j) => {
+      const row = body.insertRow();
+      row.append(header(word, null, j, false));
+      let entropy = 0;
+      source.forEach((_, i) => {
+        const p = matrix[j * source.length + i], cell = row.insertCell();
+        if (p > 0) entropy -= p * Math.log(p);
+        cell.className = "p" + (sure.has(`${i}-${j}`) ? " sure" : possible.has(`${i}-${j}`) ? " possible" : "");
+        cell.tabIndex = i || j ? -1 : 0;
+        Object.assign(cell.dataset, { i, j });
+        cell.setAttribute("aria-label", `${word}, ${source[i]}: ${p.toFixed(2)}`);
+        const ink = document.createElement("i");
+        ink.style.setProperty("--share", p.toFixed(3));
+        cell.append(ink);
+      });
+      const note = row.insertCell();
+      note.className = "entropy";
+      if (state.using !== "gold") note.innerHTML = `<b style="width:${(entropy * 1.2).toFixed(2)}rem"></b>${entropy.toFixed(2)}`;
+    });
+    const light = (i, j) => point(source, target, matrix, i, j);
+    table.onpointerover = table.onfocusin = event => {
+      const cell = event.target.closest("[data-i],[data-j]");
+      if (cell) light(number(cell.dataset.i), number(cell.dataset.j));
+    };
+    table.onpointerleave = () => light(null, null);
+    table.onkeydown = event => move(event, target.length, source.length);
+    light(null, null);
+  }
+
+  function number(text) {
+    return text === undefined ? null : Number(text);
+  }
+
+  function header(word, i, j, upright) {
+    const cell = document.createElement("th");
+    cell.scope = upright ? "col" : "row";
+    if (i !== null) cell.dataset.i = i;
+    if (j !== null) cell.dataset.j = j;
+    const span = document.createElement("span");
+    span.textContent = word;
+    cell.append(span);
+    return cell;
+  }
+
+  function move(event, rows, columns) {
+    const steps = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+    const from = event.target.closest("td.p");
+    if (!steps || !from) return;
+    event.preventDefault();
+    const i = Math.min(columns - 1, Math.max(0, Number(from.dataset.i) + steps[0]));
+    const j = Math.min(rows - 1, Math.max(0, Number(from.dataset.j) + steps[1]));
+    const to = at("matrix").querySelector(`td.p[data-i="${i}"][data-j="${j}"]`);
+    from.tabIndex = -1;
+    to.tabIndex = 0;
+    to.focus();
+  }
+
+  /* Light up a word and its partners on the other side: those with at least a tenth of the probability. */
+  function point(source, target, matrix, i, j) {
+    const share = (a, b) => matrix[b * source.length + a];
+    const lit = new Set();
+    if (i !== null) lit.add(`i${i}`);
+    if (j !== null) lit.add(`j${j}`);
+    const partners = [];
+    if (j !== null && i === null) source.forEach((w, a) => share(a, j) >= 0.1 && partners.push([`i${a}`, w, share(a, j)]));
+    if (i !== null && j === null) target.forEach((w, b) => share(i, b) >= 0.1 && partners.push([`j${b}`, w, share(i, b)]));
+    for (const [key] of partners) lit.add(key);
+    for (const cell of at("matrix").querySelectorAll("th[data-i],th[data-j]")) {
+      cell.classList.toggle("lit", lit.has(cell.dataset.i !== undefined ? `i${cell.dataset.i}` : `j${cell.dataset.j}`));
+    }
+    for (const cell of at("matrix").querySelectorAll("td.p")) {
+      cell.classList.toggle("lit", i !== null && j !== null && Number(cell.dataset.i) === i && Number(cell.dataset.j) === j);
+    }
+    const list = partners.sort((a, b) => b[2] - a[2]).map(([, w, p]) => `${w} ${p.toFixed(2)}`).join(", ");
+    let text = "";
+    if (i !== null && j !== null) text = `${target[j]} from ${source[i]}: ${share(i, j).toFixed(2)}`;
+    else if (j !== null) text = `${target[j]} from ${list || "nothing above 0.1"}`;
+    else if (i !== null) text = `${source[i]} to ${list || "nothing above 0.1"}`;
+    at("reading").textContent = text;
+  }
+}

@@ -1,0 +1,111 @@
+"""report.html: one file that needs nothing else, with tables to sort, figures, and alignments to look at."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from latentalign.reproduction.tables import Cell, Table
+from latentalign.training.checkpoint import write_bytes_atomic
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: a table, or a picture (SVG)."""
+
+    title: str
+    table: Table | None = None
+    picture: str | None = None
+
+
+@dataclass(frozen=True)
+class Page:
+    """All that a page shows."""
+
+    title: str
+    summary: str
+    sections: Sequence[Section]
+    alignments: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """Alignments of the same sentences by row."""
+
+
+def write_page(path: Path, page: Page) -> None:
+    """Replace a file by the page."""
+    write_bytes_atomic(path, render(page).encode())
+
+
+def render(page: Page) -> str:
+    """The page as text."""
+    parts = {
+        "title": html.escape(page.title),
+        "summary": html.escape(page.summary),
+        "made": f"latentalign {version('latentalign')}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "style": asset("report.css"),
+        "script": asset("report.js"),
+        "contents": contents(page),
+        "viewer": asset("viewer.html") if page.alignments else "",
+        "sections": "\n".join(section(s) for s in page.sections),
+        "data": embedded(page.alignments),
+    }
+    # One pass: what is put in is never looked at again.
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], asset("report.html"))
+
+
+def asset(name: str) -> str:
+    return (files("latentalign.reproduction") / "assets" / name).read_text(encoding="utf-8")
+
+
+def anchor(title: str) -> str:
+    """A title as an address within the page."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+def contents(page: Page) -> str:
+    """Links to all sections."""
+    titles = [*(["Alignments"] if page.alignments else []), *(s.title for s in page.sections)]
+    return "".join(f'<li><a href="#{anchor(t)}">{html.escape(t)}</a></li>' for t in titles)
+
+
+def section(part: Section) -> str:
+    """A table or a picture under its heading."""
+    body = ""
+    if part.table is not None:
+        body = f"<p>{html.escape(part.table.note)}</p>{sortable(part.table)}"
+    if part.picture is not None:
+        body = f'<div class="picture" role="img" aria-label="{html.escape(part.title)}">{part.picture}</div>'
+    return f'<section id="{anchor(part.title)}"><h2>{html.escape(part.title)}</h2>{body}</section>'
+
+
+def sortable(table: Table) -> str:
+    """A table whose headings are buttons."""
+    heads = "".join(
+        f'<th scope="col" aria-sort="none"><button type="button">{html.escape(h)}</button></th>'
+        for h in table.headings
+    )
+    rows = "".join(f"<tr>{''.join(map(table_cell, range(len(row)), row))}</tr>" for row in table.rows)
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{html.escape(table.title)}">'
+        f'<table class="sortable"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+    )
+
+
+def table_cell(number: int, cell: Cell) -> str:
+    text = html.escape(cell.text)
+    if number == 0:
+        return f'<th scope="row">{text}</th>'
+    value = "" if cell.value is None else f' data-value="{cell.value!r}"'
+    mark = {"seen": "good", "not seen": "bad", "undecided": "open"}.get(cell.text)
+    return f'<td{value}><span class="{mark}">{text}</span></td>' if mark else f"<td{value}>{text}</td>"
+
+
+def embedded(data: Any) -> str:
+    """JSON that cannot end the script element it stands in."""
+    return json.dumps(data, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
