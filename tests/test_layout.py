@@ -13,7 +13,7 @@ MAY_IMPORT = {
     "search": {"search", "errors"},
     "training": {"core", "nn", "training", "errors", "config"},
     "data": {"data", "errors", "textfiles"},
-    "reproduction": {"training", "reproduction", "errors"},
+    "reproduction": {"core", "training", "reproduction", "errors"},
     "nmt": {
         "core",
         "nn",

@@ -7,7 +7,19 @@ import sys
 
 import typer
 
-from latentalign.cli import aer, align, bench, check_data, data, evaluate, reproduce, train, translate
+from latentalign.cli import (
+    aer,
+    align,
+    bench,
+    check_data,
+    data,
+    diagnose,
+    evaluate,
+    report,
+    reproduce,
+    train,
+    translate,
+)  # fmt: skip
 from latentalign.errors import LatentAlignError
 from latentalign.training.loop import Interrupted
 
@@ -18,7 +30,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for module in (reproduce, train, evaluate, translate, align, aer, data, check_data, bench):
+COMMANDS = (reproduce, train, evaluate, translate, align, aer, diagnose, report, data, check_data, bench)
+for module in COMMANDS:
     app.command(module.NAME)(module.command)
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from latentalign.nmt.links import Links
-from latentalign.reproduction.curves import drawn
+from latentalign.reproduction.curves import drawn, legend
 
 SHADES = " ░▒▓█"
 HUES = {"prior": "#D55E00", "inferred": "#0072B2", "soft": "#009E73"}
@@ -91,5 +91,5 @@ def overlaid(
         axes.tick_params(length=0)
     handles = [Rectangle((0, 0), 1, 1, facecolor=HUES[n]) for n in names]
     labels = [LABELS[names[0]], f"{LABELS[names[1]]}, small squares"]
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+    legend(figure, handles, labels, columns=2)
     return figure

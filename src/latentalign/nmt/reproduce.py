@@ -20,7 +20,7 @@ from latentalign.nmt.task import NMTConfig, Trained
 from latentalign.reproduction import curves, paper
 from latentalign.reproduction.claims import judge
 from latentalign.reproduction.page import Page, Section, write_page
-from latentalign.reproduction.rows import Plan, Row, by_row, choose, train_rows
+from latentalign.reproduction.rows import Plan, Row, by_row, child, choose, train_rows
 from latentalign.reproduction.tables import Column, Table, cell, claims_table, figure_table, markdown
 from latentalign.textfiles import read_parallel
 from latentalign.training.checkpoint import write_bytes_atomic, write_json_atomic
@@ -115,8 +115,23 @@ def reproduce(plan: Plan, *, ablations: bool = False) -> list[dict[str, Any]]:
     write_json_atomic(plan.out / "claims.json", verdicts)
     tables = [claims_table(verdicts), *tables_of(results)]
     write_bytes_atomic(plan.out / "tables.md", markdown(tables).encode())
-    write_page(plan.out / "report.html", page_of(plan, results, tables))
+    write_page(plan.out / "report.html", page_of(plan, results, tables, examined(plan, results)))
     return results
+
+
+def examined(plan: Plan, results: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """`latentalign diagnose` of the first row that has all there is to diagnose; done once."""
+    seeds = {record["row"]: record["seed"] for record in reversed(results)}
+    name = next((n for n in ("variational-enum", "variational-sample", "marginal") if n in seeds), None)
+    if name is None:
+        return None
+    run, folder = plan.run(name, seeds[name]), plan.out / "diagnose"
+    path = folder / "diagnose.json"
+    known: dict[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
+    if known.get("run") != str(run):
+        options = ["diagnose", str(run), f"--out={folder}", "--draws=20", "--json"]
+        known = child(options, plan.out / "logs" / "diagnose.log", lambda: None)
+    return known
 
 
 def tables_of(results: Sequence[dict[str, Any]]) -> list[Table]:
@@ -198,7 +213,9 @@ def ablation_table(results: Sequence[dict[str, Any]]) -> Table:
     return figure_table("Ablations", "One thing changed at a time.", columns, results, paper={})
 
 
-def page_of(plan: Plan, results: Sequence[dict[str, Any]], tables: Sequence[Table]) -> Page:
+def page_of(
+    plan: Plan, results: Sequence[dict[str, Any]], tables: Sequence[Table], examined: dict[str, Any] | None
+) -> Page:
     """report.html: tables, figures and alignments to look at."""
     firsts = {name: records[0] for name, records in by_row(results).items()}
     details = {}
@@ -213,6 +230,8 @@ def page_of(plan: Plan, results: Sequence[dict[str, Any]], tables: Sequence[Tabl
         "Perplexity against K": curves.kmax_curves(firsts),
         **paper_figures({name: d["alignments"] for name, d in details.items()}),
     }
+    if examined is not None:
+        figures["Gradient variance against time"] = curves.cost_of_gradients(examined["gradients"])
     for title, figure in figures.items():
         curves.save(figure, plan.out / "figures" / f"{title.lower().replace(' ', '-')}.png")
     recipe = Path(plan.recipe).stem

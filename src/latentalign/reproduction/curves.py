@@ -56,6 +56,11 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(path, dpi=150, facecolor="white")
 
 
+def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], *, columns: int = 3) -> None:
+    """What the signs mean, below the picture."""
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, labelcolor=INK)
+
+
 def training_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     """Bound and honest perplexity on the validation set against the minutes of training."""
     figure, (left, right) = drawn(9.6, 4.2, panels=2)
@@ -66,7 +71,7 @@ def training_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Fig
         right.plot(minutes, [r["ppl"] for r in points], label=name, marker=".", **line_style(number))
     for axes, what in ((left, "bound, as perplexity"), (right, "perplexity")):
         axes.set(xlabel="minutes of training", ylabel=f"validation {what}", yscale="log")
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    legend(figure, *left.get_legend_handles_labels(), columns=4)
     return figure
 
 
@@ -83,7 +88,7 @@ def kmax_curves(results: Mapping[str, Mapping[str, Any]]) -> Figure:
         if name == "soft":
             axes.axhline(record["ppl_soft"], color=style["color"], linestyle=":", label="soft attention")
     axes.set(xlabel="K, members averaged over", ylabel="test perplexity", yscale="log")
-    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    legend(figure, *axes.get_legend_handles_labels())
     return figure
 
 
@@ -97,5 +102,5 @@ def cost_of_gradients(estimators: Sequence[Mapping[str, Any]]) -> Figure:
             color=COLOURS[number % len(COLOURS)], label=e["estimator"],
         )  # fmt: skip
     axes.set(xlabel="milliseconds a step", ylabel="variance / |exact gradient|²", xscale="log", yscale="log")
-    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    legend(figure, *axes.get_legend_handles_labels())
     return figure

@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from latentalign.errors import InputError
 from latentalign.reproduction.tables import Cell, Table
 from latentalign.training.checkpoint import write_bytes_atomic
 
@@ -109,3 +110,9 @@ def table_cell(number: int, cell: Cell) -> str:
 def embedded(data: Any) -> str:
     """JSON that cannot end the script element it stands in."""
     return json.dumps(data, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
+
+
+def require_free(path: Path, *, overwrite: bool) -> None:
+    """Raise when a page would replace a file unasked."""
+    if path.exists() and not overwrite:
+        raise InputError(f"{path} exists; add --overwrite to replace it")

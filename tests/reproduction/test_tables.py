@@ -1,0 +1,91 @@
+"""Tables say what the results say, and claims are judged by the evidence."""
+
+import json
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from latentalign.errors import InputError
+from latentalign.reproduction.claims import bleu_interval, corpus_bleu, judge, ratio_interval
+from latentalign.reproduction.paper import NMT, NMT_CLAIMS, VQA_CLAIMS, Claim
+from latentalign.reproduction.rows import Row, choose
+from latentalign.reproduction.tables import Column, claims_table, figure_table, markdown
+
+
+def record(row, seed=0, **figures):
+    return {"row": row, "objective": row, "seed": seed, **figures}
+
+
+def test_a_table_shows_means_spreads_and_what_the_paper_says():
+    results = [record("soft", 0, ppl=7.0), record("soft", 1, ppl=8.0), record("marginal", ppl=None)]
+    columns = [Column("ppl", "ppl", 2), Column("paper", "ppl", 2, paper=True), Column("none", "gap")]
+    table = figure_table("T", "n", columns, results, paper=NMT)
+    assert table.headings == ["row", "ppl", "paper"]  # a column without figures is left out
+    assert [[c.text for c in row] for row in table.rows] == [
+        ["soft", "7.50 ± 0.71", "7.17"],
+        ["marginal", "-", "6.34"],
+    ]
+    assert table.rows[0][1].value == 7.5
+    assert "| soft | 7.50 ± 0.71 | 7.17 |" in markdown([table])
+
+
+def test_rows_are_chosen_by_name():
+    known = [Row("soft", "soft"), Row("marginal", "marginal")]
+    assert choose(["marginal"], known) == [known[1]]
+    with pytest.raises(InputError, match="unknown row 'sfot'; choose from soft, marginal"):
+        choose(["sfot"], known)
+
+
+def written(folder, name, **details):
+    (folder / f"{name}-0.json").write_text(json.dumps(details))
+
+
+@pytest.mark.parametrize(("gain", "verdict"), [(0.5, "seen"), (-0.5, "not seen"), (0.0, "undecided")])
+def test_a_claim_is_judged_by_resampling_sentences(gain, verdict, tmp_path):
+    noise = np.random.default_rng(0).normal(size=200)
+    written(tmp_path, "marginal", tokens=[10.0] * 200, log_prob=(noise + 10 * gain).tolist())
+    written(tmp_path, "soft", tokens=[10.0] * 200, log_prob=(noise - noise[::-1] * 0.1).tolist())
+    results = [record("marginal", ppl=2.0), record("soft", ppl=3.0)]
+    claim = Claim("lower", "ppl", "marginal", "soft")
+    (found,) = judge([claim], results, lambda row, seed: tmp_path / f"{row}-{seed}.json")
+    assert found["verdict"] == verdict
+    assert found["interval"][0] < gain + 0.1
+    assert found["interval"][1] > gain - 0.1
+    assert claims_table([found]).rows[0][1].text == verdict
+
+
+def test_claims_without_sentences_are_judged_by_the_seeds(tmp_path):
+    claim = Claim("sharper", "entropy_prior", "marginal", "soft")
+    results = [
+        record("marginal", 0, entropy_prior=0.5),
+        record("marginal", 1, entropy_prior=1.5),
+        record("soft", entropy_prior=1.0),
+    ]
+    (found,) = judge([claim], results, lambda row, seed: tmp_path / "absent")
+    assert (found["verdict"], found["interval"]) == ("undecided", None)
+    (found,) = judge([claim], [results[0], results[2]], lambda row, seed: tmp_path / "absent")
+    assert found["verdict"] == "seen"
+    assert judge([claim], results[:1], lambda row, seed: tmp_path / "absent") == []
+
+
+def test_bleu_of_summed_statistics_is_bleu_and_its_interval_holds_the_difference():
+    outputs = ["the cat sat on the mat now", "a b c d e", "ich sehe den hund ."]
+    references = ["the cat sat on a mat", "a b c d e f", "ich sehe den hund ."]
+    metric = sacrebleu.BLEU(force=True)
+    statistics = np.array(metric._extract_corpus_statistics(outputs, [references]))
+    assert corpus_bleu(statistics.sum(0)) == pytest.approx(metric.corpus_score(outputs, [references]).score)
+    worse = np.array(metric._extract_corpus_statistics(["x y", "a b", "ich"], [references]))
+    low, _ = bleu_interval([statistics], [worse])
+    assert low > 0
+    assert bleu_interval([statistics], [statistics]) == (0.0, 0.0)
+    assert ratio_interval(np.ones(5), np.full(5, 2.0)) == (0.5, 0.5)
+
+
+def test_every_claim_is_true_of_the_paper_itself():
+    for claim in NMT_CLAIMS:
+        first = NMT[claim.better].get("ppl" if claim.figure == "ppl_exact" else claim.figure)
+        second = NMT[claim.worse].get(claim.other or claim.figure)
+        if first is not None and second is not None:
+            assert (first > second) if claim.higher_is_better else (first < second), claim.text
+    assert all(claim.text for claim in VQA_CLAIMS)
