@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 2
 .PHONY: demo test test-fast faults lint install clean
 demo: $(READY)
 	$(BIN)/latentalign reproduce --data demo --rows soft,variational-sample --jobs 2 --out demo-out \
-	  --set training.epochs=5 --set training.threads=1
+	  --set training.epochs=3 --set training.threads=1
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --durations=10

@@ -15,9 +15,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from latentalign import config as recipes
 from latentalign.data import demo
 from latentalign.nmt.baselines import diagonal_links, train_ibm1
 from latentalign.nmt.links import Gold, score
+from latentalign.nmt.task import NMTConfig
 
 
 def control(out: Path, splits: dict[str, list[demo.Pair]], overrides: list[str]) -> dict[str, float]:
@@ -31,13 +33,14 @@ def control(out: Path, splits: dict[str, list[demo.Pair]], overrides: list[str])
         (folder / f"{name}.en").write_text(
             "".join(" ".join(p.target) + "\n" for p in pairs), encoding="utf-8"
         )
+    files = [
+        f"data.{n}.{k}={folder / n}.{e}" for n in splits for k, e in (("source", "de"), ("target", "en"))
+    ]
+    config = recipes.load("nmt/demo", NMTConfig, files)
+    without_gold = {n: getattr(config.data, n).model_copy(update={"gold": None}) for n in splits}
+    config = config.model_copy(update={"data": config.data.model_copy(update=without_gold)})
     recipe = folder / "recipe.toml"
-    tables = [f'[data.{n}]\nsource = "{n}.de"\ntarget = "{n}.en"\n' for n in splits]
-    recipe.write_text("\n".join(tables), encoding="utf-8")
-    shipped = Path(demo.__file__).parents[1] / "recipes" / "nmt" / "demo.toml"
-    recipe.write_text(
-        recipe.read_text() + shipped.read_text(encoding="utf-8").split("[data.test]")[1].split("\n\n", 1)[1]
-    )
+    recipe.write_text(recipes.dump(config), encoding="utf-8")
     options = [f"--set={o}" for o in overrides]
     command = [sys.executable, "-m", "latentalign"]
     train = [

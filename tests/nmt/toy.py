@@ -16,6 +16,7 @@ SIZES = [
     "inference.size=16",
     "training.batch_sentences=16",
     "training.threads=1",
+    "training.warm_start_epochs=0",
 ]
 
 

@@ -70,7 +70,8 @@ def test_a_page_is_not_replaced_unasked(tmp_path):
 
 PROBE = """
 <script>
-const shares = () => [...document.querySelectorAll("#matrix td.p i")].map(x => Number(x.style.getPropertyValue("--share")));
+const share = cell => Number(cell.style.getPropertyValue("--share"));
+const shares = () => [...document.querySelectorAll("#matrix td.p i")].map(share);
 const seen = {};
 const click = id => document.getElementById(id).click();
 seen.posterior = shares();
@@ -92,7 +93,8 @@ const order = () => [...document.querySelectorAll("table.sortable tbody th")].ma
 const head = document.querySelectorAll("table.sortable thead button")[1];
 seen.unsorted = order(); head.click(); seen.up = order(); head.click(); seen.down = order();
 seen.wide = document.documentElement.scrollWidth <= window.innerWidth;
-const out = document.createElement("pre"); out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
+const out = document.createElement("pre");
+out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
 </script>
 """
 

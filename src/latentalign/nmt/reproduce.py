@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table as TerminalTable
 
 from latentalign import config as recipes
+from latentalign.core.objectives import OBJECTIVES
 from latentalign.data import demo
 from latentalign.nmt.align import encode_pairs, in_order
 from latentalign.nmt.figures import draw_in_terminal, paper_figures
@@ -38,6 +39,7 @@ TABLE_1 = (
 )
 ALTERNATIVES = ("rws", "gumbel", "vimco", "svi", "semi-amortized", "sum-and-sample")
 ROWS = [Row(name, name, JENSEN_FIRST if name == "relaxed" else ()) for name in (*TABLE_1, *ALTERNATIVES)]
+OBJECTIVE_ROWS = {row.name for row in ROWS}
 SAMPLES = {"variational-sample": 1, "hard-sample": 1, "relaxed": 1, "rws": 5, "gumbel": 1, "vimco": 5}
 TEMPERATURES = (0.1, 0.3, 0.5, 1.0)
 ABLATIONS = [
@@ -70,7 +72,8 @@ def plan_for(
 ) -> Plan:
     """A plan for the demo, a known corpus or any recipe; the demo's data is generated into `out`."""
     known = ABLATIONS if ablations else ROWS
-    chosen = choose(rows, known) if rows else known
+    others = [] if ablations else [Row(name, name) for name in OBJECTIVES if name not in OBJECTIVE_ROWS]
+    chosen = choose(rows, [*known, *others]) if rows else known
     given = [*overrides, *([f"training.max_minutes={budget}"] if budget else [])]
     recipe = data if data.endswith(".toml") or "/" in data else f"nmt/{data}"
     if data == "demo":

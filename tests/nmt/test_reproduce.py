@@ -1,0 +1,71 @@
+"""One command from nothing to a page; stopped in the middle of a row, it goes on as if nothing had happened."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from toy import SIZES, data_overrides
+
+from latentalign.errors import InputError
+from latentalign.nmt.reproduce import ABLATIONS, ROWS, plan_for
+from latentalign.nmt.task import NMTConfig
+
+pytestmark = pytest.mark.slow
+
+TIMES = ("seconds", "tokens_per_second", "peak_memory_mb")
+
+
+def command(out, demo_files):
+    settings = [*data_overrides(demo_files), *SIZES, "training.max_steps=25", "training.checkpoint_steps=3",
+                "search.beam=2"]  # fmt: skip
+    return [
+        sys.executable, "-m", "latentalign", "reproduce", "--data=nmt/demo", "--rows=variational-sample",
+        f"--out={out}", *(f"--set={s}" for s in settings),
+    ]  # fmt: skip
+
+
+def untimed(path):
+    return [{k: v for k, v in r.items() if k not in TIMES} for r in json.loads(path.read_text())]
+
+
+def test_killed_in_the_middle_of_a_row_it_ends_as_undisturbed(demo_files, tmp_path):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    subprocess.run(command(whole, demo_files), check=True, capture_output=True, env=environment)
+    process = subprocess.Popen(
+        command(cut, demo_files), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+    )
+    pointer = cut / "runs" / "variational-sample-0" / "checkpoint" / "current.json"
+    until = time.monotonic() + 120
+    while not pointer.exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (cut / "rows" / "variational-sample-0.json").exists()
+    subprocess.run(command(cut, demo_files), check=True, capture_output=True, env=environment)
+    assert untimed(cut / "results.json") == untimed(whole / "results.json")
+    record = json.loads((cut / "results.json").read_text())[0]
+    for name in (
+        "objective", "seed", "ppl", "ppl_exact", "ppl_soft", "ppl_kmax5", "bleu", "entropy_prior", "entropy_inferred",
+        "elbo_gap", "aer_prior", "aer_inferred", "aer_posterior", *TIMES,
+    ):  # fmt: skip
+        assert record[name] is not None, name
+    assert f"{record['ppl']:.3f}" in (cut / "tables.md").read_text()
+    page = (cut / "report.html").read_text()
+    assert f"{record['ppl']:.3f}" in page
+    assert "Gradient variance against time" in page
+    assert record["kmax_curve"][-1] == pytest.approx(record["ppl_exact"], rel=1e-6)
+    assert record["kmax_curve"][4] == pytest.approx(record["ppl_kmax5"], rel=1e-6)
+
+
+def test_rows_and_ablations_are_known_by_name_and_their_settings_exist():
+    import latentalign.config as recipes
+
+    for row in (*ROWS, *ABLATIONS):
+        recipes.load("nmt/demo", NMTConfig, [f"objective.name={row.objective}", *row.overrides])
+    with pytest.raises(InputError, match="unknown row"):
+        plan_for("nmt/demo", ["sotf"], seeds=1, out="out")
