@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import resource
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +13,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from latentalign import config as recipes
 from latentalign.config import Section
-from latentalign.core.objectives import Objective, trainable_parts
+from latentalign.core.objectives import Objective
 from latentalign.core.predict import log_predictive, parse_predict
 from latentalign.errors import CheckpointError, InputError
 from latentalign.nmt.data import Batch, Batches, Corpus, DataConfig, SplitConfig, build_cache, collate
@@ -27,14 +24,13 @@ from latentalign.nmt.links import Links
 from latentalign.nmt.model import ModelConfig, TranslationModel, count_parameters
 from latentalign.nmt.tokenizer import EOS, Tokenizer, TokenizerConfig
 from latentalign.textfiles import fingerprint, read_parallel
-from latentalign.training import checkpoint
-from latentalign.training.distributed import World, joined
-from latentalign.training.loop import Sums, Trainer, TrainingConfig, perplexity
+from latentalign.training.distributed import World
+from latentalign.training.loop import Task, TrainingConfig, perplexity
 from latentalign.training.objective import ObjectiveConfig
 from latentalign.training.run import Run
+from latentalign.training.session import Craft, LossModule, Recipe, load_parts
 
 EVALUATION_TOKENS = 4096
-RANK_SEED = 1_000_003
 
 
 class SearchConfig(Section):
@@ -48,7 +44,7 @@ class SearchConfig(Section):
     max_length_extra: int = 10
 
 
-class NMTConfig(Section):
+class NMTConfig(Recipe):
     """A whole recipe."""
 
     data: DataConfig
@@ -58,21 +54,6 @@ class NMTConfig(Section):
     objective: ObjectiveConfig = ObjectiveConfig()
     training: TrainingConfig = TrainingConfig(batch_tokens=4096)
     search: SearchConfig = SearchConfig()
-
-
-class LossModule(nn.Module):
-    """Model and objective as one module: batch -> summed surrogate and figures."""
-
-    def __init__(self, model: TranslationModel, objective: Objective) -> None:
-        super().__init__()
-        self.model, self.objective = model, objective
-        self.parts = trainable_parts(objective)
-
-    def forward(self, batch: tuple[Batch, Tensor | None]) -> Sums:
-        pairs, external = batch
-        estimate = self.objective(self.model.latent(pairs, external))
-        terms = {name: value.sum() for name, value in estimate.terms.items()}
-        return Sums(estimate.surrogate.sum(), estimate.value.sum(), terms, pairs.tokens, len(pairs.index))
 
 
 class ExternalLinks:
@@ -212,80 +193,6 @@ def build_model(config: NMTConfig, tokenizer: Tokenizer) -> TranslationModel:
         raise InputError(str(error)) from None
 
 
-def train(config: NMTConfig, run: Run, *, resume: bool, overwrite: bool) -> dict[str, Any]:
-    """Train a recipe into a run directory; what the best model measured on the validation set."""
-    with joined(config.training.device) as world, run.alone(resume) if world.leader else nullcontext():
-        world.wait()
-        going_on = resume and checkpoint.exists(run.checkpoint)
-        world.wait()
-        if world.leader:  # what is written is written before the others look
-            prepare(config, run, resume=resume, overwrite=overwrite)
-        world.wait()
-        return train_together(config, run, world, going_on=going_on)
-
-
-def prepare(config: NMTConfig, run: Run, *, resume: bool, overwrite: bool) -> None:
-    """The run directory with its recipe, tokenizer and cache."""
-    run.begin(resume=resume, overwrite=overwrite)
-    if resume and run.config.is_file():
-        require_same(config, recipes.load(run.config, NMTConfig))
-    run.write_config(recipes.dump(config))
-    tokenizer = obtain_tokenizer(config, run)
-    build_caches(config, tokenizer, run.cache)
-
-
-def train_together(config: NMTConfig, run: Run, world: World, *, going_on: bool) -> dict[str, Any]:
-    """This process's part of a training whose run directory is prepared."""
-    torch.set_num_threads(config.training.threads)
-    tokenizer = Tokenizer.load(run.tokenizer)
-    checkpoint.seed(config.training.seed)
-    model = build_model(config, tokenizer).to(torch.device(config.training.device))
-    if config.training.precision == "float64":
-        model = model.double()
-    if not going_on:
-        warm_up(model, config, run, tokenizer, world=world)
-    task = TranslationTask(config, tokenizer, run.cache, model, world=world)
-    metadata = {"task": "nmt", "tokenizer": tokenizer.fingerprint(), "objective": config.objective.name}
-    if any(isinstance(p, nn.UninitializedParameter) for p in task.module.parameters()):
-        with torch.no_grad():  # lazy layers of a learned baseline take their shape from a first batch
-            task.module(task.with_external("train", collate(task.train, [0, 1])))
-    if world.rank:  # other noise than the leader's, which is that of a single process
-        checkpoint.seed(config.training.seed + world.rank * RANK_SEED)
-    trainer = Trainer(task, run, config.training, metadata=metadata, world=world)
-    if going_on:
-        trainer.load()
-    if world.leader:
-        write_card(run, config, task, model, processes=world.size)
-    schedule = trainer.train()
-    return {
-        "ppl": schedule.best_ppl,
-        "bound": schedule.best_bound,
-        "steps": trainer.position.step,
-        "epochs": trainer.position.epoch,
-        "seconds": round(trainer.position.seconds, 1),
-        "tokens_per_second": round(trainer.position.tokens / max(1e-9, trainer.position.seconds), 1),
-        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
-    }
-
-
-def require_same(asked: NMTConfig, trained: NMTConfig) -> None:
-    """Raise when a run is to go on as something else than it began; its length may change."""
-    free = ("epochs", "max_steps", "max_minutes", "patience", "threads", "checkpoint_steps", "log_steps")
-    if asked.training.learning_rate < trained.training.learning_rate:  # what a diverged training needs
-        free = (*free, "learning_rate")
-    left, right = (
-        recipes.dump(c.model_copy(update={"training": strip(c.training, free)})) for c in (asked, trained)
-    )
-    for ours, theirs in zip(left.splitlines(), right.splitlines(), strict=False):
-        if ours != theirs:
-            raise InputError(f"--resume: this run was begun with `{theirs}`, the recipe now says `{ours}`")
-
-
-def strip(training: TrainingConfig, free: Sequence[str]) -> TrainingConfig:
-    defaults = TrainingConfig()
-    return training.model_copy(update={name: getattr(defaults, name) for name in free})
-
-
 def obtain_tokenizer(config: NMTConfig, run: Run) -> Tokenizer:
     """The run's tokenizer, learned from its training text unless that was done before."""
     if run.tokenizer.is_file():
@@ -295,70 +202,46 @@ def obtain_tokenizer(config: NMTConfig, run: Run) -> Tokenizer:
     return tokenizer
 
 
-def warm_up(
-    model: TranslationModel, config: NMTConfig, run: Run, tokenizer: Tokenizer, *, world: World
-) -> None:
-    """Start from another run's model, or from one trained on an easier objective first."""
-    training = config.training
-    source = Path(training.warm_start) if training.warm_start else None
-    default = "relaxed-hard" if config.objective.name == "relaxed" else None
-    easier = training.warm_start_objective or default
-    if source is None and training.warm_start_epochs and easier:
-        source = run.folder / "warm-start"
-        first = config.model_copy(
-            update={
-                "objective": ObjectiveConfig(name=easier),
-                "training": training.model_copy(
-                    update={"warm_start_epochs": 0, "epochs": training.warm_start_epochs}
-                ),
-            }
-        )
-        going_on = checkpoint.exists(Run(source).checkpoint)
-        world.wait()
-        if world.leader:
-            source.mkdir(parents=True, exist_ok=True)
-            tokenizer.save(Run(source).tokenizer)
-            prepare(first, Run(source), resume=True, overwrite=False)
-        world.wait()
-        train_together(first, Run(source), world, going_on=going_on)
-    if source is None:
-        return
-    tensors, metadata = Run(source).load_model()
-    if metadata.get("tokenizer") != tokenizer.fingerprint():
-        raise InputError(f"{source}: its model has another tokenizer; warm starts need the same")
-    own = model.state_dict()
-    wrong = [n for n, t in tensors.items() if n in own and own[n].shape != t.shape]
-    if wrong:
-        raise InputError(f"{source}: {wrong[0]} has another shape; warm starts need the same model sizes")
-    model.load_state_dict({n: t for n, t in tensors.items() if n in own}, strict=False)
+class Translation(Craft[NMTConfig, Tokenizer]):
+    """Translation as a task that can be trained."""
 
+    name = "nmt"
+    recipe = NMTConfig
 
-def write_card(
-    run: Run, config: NMTConfig, task: TranslationTask, model: TranslationModel, *, processes: int
-) -> None:
-    """What was trained on what."""
-    data = {
-        name: {"source": fingerprint(split.source), "target": fingerprint(split.target)}
-        for name, split in (
-            ("train", config.data.train),
-            ("valid", config.data.valid),
-            ("test", config.data.test),
-        )
-        if split is not None
-    }
-    run.write_card(
-        {
-            "task": "nmt",
-            "objective": config.objective.model_dump(),
-            "seed": config.training.seed,
-            "processes": processes,
+    def prepare(self, config: NMTConfig, run: Run) -> None:
+        build_caches(config, obtain_tokenizer(config, run), run.cache)
+
+    def vocabulary(self, run: Run) -> Tokenizer:
+        return Tokenizer.load(run.tokenizer)
+
+    def model(self, config: NMTConfig, vocabulary: Tokenizer, run: Run) -> TranslationModel:
+        return build_model(config, vocabulary)
+
+    def task(
+        self, config: NMTConfig, vocabulary: Tokenizer, run: Run, *, model: nn.Module, world: World
+    ) -> TranslationTask:
+        return TranslationTask(config, vocabulary, run.cache, model, world=world)
+
+    def card(self, config: NMTConfig, task: Task, model: nn.Module) -> dict[str, Any]:
+        """Hashes of the text, what was kept of it, and sizes."""
+        assert isinstance(task, TranslationTask)
+        splits = {"train": config.data.train, "valid": config.data.valid, "test": config.data.test}
+        data = {
+            name: {"source": fingerprint(split.source), "target": fingerprint(split.target)}
+            for name, split in splits.items()
+            if split is not None
+        }
+        return {
             "data": data,
             "pairs": {"train": len(task.train), "valid": len(task.valid)},
             "dropped": dict(task.train.dropped),
             "vocabulary": {"source": task.tokenizer.source_size, "target": task.tokenizer.target_size},
             "parameters": count_parameters(model),
         }
-    )
+
+
+TRANSLATION = Translation()
+train = TRANSLATION.train
 
 
 @dataclass(frozen=True, eq=False)
@@ -374,23 +257,7 @@ class Trained:
     @classmethod
     def load(cls, folder: Path | str, *, device: str = "cpu", double: bool = False) -> Trained:
         """The best model of a run; every fault of its files is a CheckpointError."""
-        run = Run(Path(folder))
-        run.require()
-        try:
-            config = recipes.load(run.config, NMTConfig)
-        except InputError as error:
-            raise CheckpointError(f"{run.config}: {error}") from None
-        tokenizer = Tokenizer.load(run.tokenizer)
-        tensors, metadata = run.load_model()
-        if metadata.get("tokenizer") != tokenizer.fingerprint():
-            raise CheckpointError(f"{run.tokenizer}: does not belong to {run.model}: the vocabularies differ")
-        torch.set_num_threads(config.training.threads)
-        model = build_model(config, tokenizer)
-        try:
-            model.load_state_dict(tensors)
-        except RuntimeError as error:
-            raise CheckpointError(f"{run.model}: does not fit {run.config}: {error}") from None
-        model = (model.double() if double else model.float()).to(device).eval()
+        run, config, tokenizer, model = load_parts(TRANSLATION, folder, device=device, double=double)
         return cls(run, config, tokenizer, model, config.objective.build())
 
     def history(self) -> list[dict[str, Any]]:

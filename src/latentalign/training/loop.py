@@ -61,7 +61,8 @@ class TrainingConfig(Section):
     warm_start_epochs: int = Field(0, ge=0)
     """Epochs on another objective, before this one and its inference network enter."""
     warm_start_objective: str | None = None
-    """That objective; without it the Jensen bound for `relaxed`, and no warm start for the others."""
+    """That objective, where both have distributions of the same family; else the Jensen bound for `relaxed`, and no
+    warm start for the others."""
     seed: int = 0
     threads: int = Field(2, ge=1)
     device: str = "cpu"
