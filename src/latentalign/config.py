@@ -46,11 +46,7 @@ def load(recipe: Path | str, model: type[T], overrides: Sequence[str] = ()) -> T
     Each override is `table.key=value` with a TOML value, or text where the value is not TOML. Relative
     paths in a file are seen from its folder, those in shipped recipes and overrides from the current one.
     """
-    text, folder = _recipe_text(recipe)
-    try:
-        table = _toml(text)
-    except ValueError as error:
-        raise InputError(f"{recipe}: not valid TOML: {error}") from None
+    table, (_, folder) = peek(recipe), _recipe_text(recipe)
     changed = []
     for override in overrides:
         key, value = _parsed(override)
@@ -66,6 +62,15 @@ def load(recipe: Path | str, model: type[T], overrides: Sequence[str] = ()) -> T
         )
     except ValidationError as error:
         raise InputError(_explained(error, recipe, model, table=table, changed=changed)) from None
+
+
+def peek(recipe: Path | str) -> dict[str, Any]:
+    """The tables of a recipe as they stand, unchecked."""
+    text, _ = _recipe_text(recipe)
+    try:
+        return _toml(text)
+    except ValueError as error:
+        raise InputError(f"{recipe}: not valid TOML: {error}") from None
 
 
 def shipped() -> list[str]:

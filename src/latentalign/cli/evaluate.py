@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from latentalign.cli.common import DeviceOption, DoubleOption, JsonOption, RunArgument, show
-from latentalign.nmt.details import details
-from latentalign.nmt.metrics import evaluate, split_of, translated
-from latentalign.nmt.task import Trained
-from latentalign.nmt.translate import Settings
+from latentalign.cli.tasks import is_vqa_run
 from latentalign.training.checkpoint import write_bytes_atomic
 
 NAME = "evaluate"
@@ -27,22 +24,40 @@ def command(
     beam: Annotated[int | None, typer.Option(help="beam width for BLEU")] = None,
     bleu: Annotated[bool, typer.Option(help="translate the split too")] = True,
     details_file: Annotated[
-        Path | None,
-        typer.Option("--details", help="write sentence scores, K-max curve and alignments (JSON)"),
+        Path | None, typer.Option("--details", help="write scores of every example and alignments (JSON)")
     ] = None,
     sentences: Annotated[int, typer.Option(help="alignments among the details")] = 50,
     device: DeviceOption = "cpu",
     double: DoubleOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Perplexities, bound and gap, entropies, BLEU and chrF, and AER where gold links exist."""
-    trained = Trained.load(run, device=device, double=double)
-    how = predict or trained.objective.predict
-    outputs = None
-    if bleu or details_file:
-        outputs = translated(trained, split_of(trained, split), Settings(predict=how, beam=beam))
-    result = evaluate(trained, split, predict=how, outputs=outputs)
-    if details_file and outputs is not None:
-        found = details(trained, split, outputs, sentences=sentences)
-        write_bytes_atomic(details_file, json.dumps(found).encode())
+    """Likelihoods, bound and gap, entropies; BLEU, chrF and AER, or accuracies and grounding."""
+    if is_vqa_run(run):
+        from latentalign.vqa import details as vqa_details
+        from latentalign.vqa import metrics as vqa_metrics
+        from latentalign.vqa import task as vqa
+
+        answering = vqa.Trained.load(run, device=device, double=double)
+        result = vqa_metrics.evaluate(answering, split, predict=predict)
+        if details_file:
+            keep(details_file, vqa_details.details(answering, split, questions=sentences))
+    else:
+        from latentalign.nmt import details, metrics
+        from latentalign.nmt.task import Trained
+        from latentalign.nmt.translate import Settings
+
+        trained = Trained.load(run, device=device, double=double)
+        how = predict or trained.objective.predict
+        outputs = None
+        if bleu or details_file:
+            settings = Settings(predict=how, beam=beam)
+            outputs = metrics.translated(trained, metrics.split_of(trained, split), settings)
+        result = metrics.evaluate(trained, split, predict=how, outputs=outputs)
+        if details_file and outputs is not None:
+            keep(details_file, details.details(trained, split, outputs, sentences=sentences))
     show(result, as_json=as_json, title=f"{run} on {split}")
+
+
+def keep(path: Path, found: dict[str, Any]) -> None:
+    """Details, as one line of JSON."""
+    write_bytes_atomic(path, json.dumps(found).encode())

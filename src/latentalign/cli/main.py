@@ -10,11 +10,13 @@ import typer
 from latentalign.cli import (
     aer,
     align,
+    answer,
     bench,
     check_data,
     data,
     diagnose,
     evaluate,
+    features,
     report,
     reproduce,
     train,
@@ -25,12 +27,14 @@ from latentalign.training.loop import Interrupted
 
 app = typer.Typer(
     name="latentalign",
-    help="Attention as a latent variable: train, translate, align.",
+    help="Attention as a latent variable: train, translate, align, answer.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-COMMANDS = (reproduce, train, evaluate, translate, align, aer, diagnose, report, data, check_data, bench)
+COMMANDS = (
+    reproduce, train, evaluate, translate, align, answer, aer, diagnose, report, data, features, check_data, bench,
+)  # fmt: skip
 for module in COMMANDS:
     app.command(module.NAME)(module.command)
 

@@ -7,12 +7,19 @@ from typing import Annotated
 
 import typer
 
+from latentalign.cli.tasks import is_vqa
+from latentalign.config import shipped
+from latentalign.errors import InputError
+
 NAME = "reproduce"
 
 
 def command(
     out: Annotated[Path, typer.Option(help="where everything goes; finished rows are never trained again")],
-    data: Annotated[str, typer.Option(help="demo, multi30k, iwslt14, or a recipe")] = "demo",
+    data: Annotated[
+        str | None, typer.Option(help="demo, multi30k, iwslt14, scenes, daquar, vqa2, or a recipe")
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="nmt or vqa; that of the data without it")] = None,
     rows: Annotated[str | None, typer.Option(help="comma-separated rows; all of them without it")] = None,
     seeds: Annotated[int, typer.Option(help="trainings of each row", min=1)] = 1,
     jobs: Annotated[
@@ -25,16 +32,28 @@ def command(
     override: Annotated[list[str] | None, typer.Option("--set", help="table.key=value, repeatable")] = None,
 ) -> None:
     """Train rows of the paper's tables, evaluate them alike, and write tables, figures and a page."""
+    chosen = {"seeds": seeds, "out": out, "overrides": override or [], "jobs": jobs, "budget": budget}
+    names = rows.split(",") if rows else None
+    if task_of(task, data) == "vqa":
+        from latentalign.vqa import reproduce as vqa
+
+        if ablations:
+            raise InputError("--ablations are of translation")
+        plan = vqa.plan_for(data or "scenes", names, **chosen)
+        vqa.show(plan, vqa.reproduce(plan))
+        return
     from latentalign.nmt import reproduce as nmt
 
-    plan = nmt.plan_for(
-        data,
-        rows.split(",") if rows else None,
-        seeds=seeds,
-        out=out,
-        overrides=override or [],
-        jobs=jobs,
-        budget=budget,
-        ablations=ablations,
-    )
+    plan = nmt.plan_for(data or "demo", names, **chosen, ablations=ablations)
     nmt.show(plan, nmt.reproduce(plan, ablations=ablations))
+
+
+def task_of(task: str | None, data: str | None) -> str:
+    """The task that was asked for, or that of the data."""
+    if task not in (None, "nmt", "vqa"):
+        raise InputError(f"unknown task {task!r}; choose nmt or vqa")
+    if data is None or data in ("demo", "scenes"):
+        return task or ("vqa" if data == "scenes" else "nmt")
+    names = [data] if data.endswith(".toml") or "/" in data else [f"nmt/{data}", f"vqa/{data}"]
+    found = next((name for name in names if name in shipped()), names[0])
+    return task or ("vqa" if is_vqa(found) else "nmt")

@@ -9,8 +9,8 @@ import typer
 
 from latentalign import config as recipes
 from latentalign.cli.common import JsonOption, show
+from latentalign.cli.tasks import craft_of
 from latentalign.data.known import materialize
-from latentalign.nmt import task as nmt
 from latentalign.training.run import Run
 
 NAME = "train"
@@ -25,11 +25,12 @@ def command(
     overwrite: Annotated[bool, typer.Option(help="throw an earlier run in this directory away")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train a model from plain text files; tokeniser and cache are made on the way."""
+    """Train a model from plain files; what it needs besides is made on the way."""
     changes = list(override or [])
     if objective is not None:
         changes.insert(0, f"objective.name={objective}")
     materialize(recipe)
-    config = recipes.load(recipe, nmt.NMTConfig, changes)
-    result = nmt.train(config, Run(out), resume=resume, overwrite=overwrite)
+    craft = craft_of(recipe)
+    config = recipes.load(recipe, craft.recipe, changes)
+    result = craft.train(config, Run(out), resume=resume, overwrite=overwrite)
     show({"run": str(out), "objective": config.objective.name, **result}, as_json=as_json, title="trained")

@@ -145,7 +145,7 @@ def write(
     ]
     present = [path for path in paths if path.exists()]
     if present and not overwrite:
-        raise InputError(f"{present[0]} exists already; choose another folder or ask to overwrite")
+        raise InputError(f"{present[0]} exists already; choose another folder, or add --overwrite")
     folder.mkdir(parents=True, exist_ok=True)
     for name, pairs in splits(train, valid, test, seed=seed).items():
         _write_lines(folder / f"{name}.de", (" ".join(pair.source) for pair in pairs))

@@ -9,7 +9,7 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
-from latentalign.data import demo
+from latentalign.data import daquar, demo, scenes
 from latentalign.errors import InputError, StorageError
 from latentalign.textfiles import count_lines
 
@@ -84,6 +84,15 @@ CORPORA: dict[str, Known] = {
         "prepare the IWSLT 2014 German-English task as Edunov et al. (2017) did (lowercased, Moses tokens, "
         "160,239 / 7,283 / 6,750 pairs) and pass the folder with --from",
     ),
+    "vqa2": Known(
+        tuple(
+            File(f"{kind}.{split}.json")
+            for split in ("train", "valid")
+            for kind in ("questions", "annotations")
+        ),
+        "get the official questions and annotations of VQA 2.0, name them questions.train.json, annotations.train.json "
+        "and so on (gzip is fine), and pass the folder with --from",
+    ),
     "wmt17": Known(
         tuple(File(f"{split}.{side}") for split in ("train", "valid", "test") for side in ("en", "de")),
         "prepare WMT 2017 English-German as Vaswani et al. (2017) did, with newstest2017 as the test set, and "
@@ -94,7 +103,7 @@ CORPORA: dict[str, Known] = {
 
 def names() -> list[str]:
     """Every corpus that `latentalign data` knows."""
-    return ["demo", *CORPORA]
+    return ["demo", *CORPORA, "scenes", "daquar"]
 
 
 def obtain(name: str, *, source: Path | None, out: Path, overwrite: bool = False) -> list[str]:
@@ -102,6 +111,16 @@ def obtain(name: str, *, source: Path | None, out: Path, overwrite: bool = False
     if name == "demo":
         demo.write(out, overwrite=overwrite)
         return [f"{out}: generated"]
+    if name == "scenes":
+        scenes.write(out, overwrite=overwrite)
+        return [f"{out}: generated"]
+    if name == "daquar":
+        if source is None:
+            raise InputError(
+                "daquar cannot be fetched: pass the folder that holds all_qa_pairs.txt with --from"
+            )
+        parts = daquar.convert(source, out, overwrite=overwrite)
+        return [f"{out}: {split}, {part.questions} questions" for split, part in parts.items()]
     if name not in CORPORA:
         raise InputError(f"unknown corpus {name!r}; choose one of {', '.join(names())}")
     known = CORPORA[name]
@@ -115,7 +134,8 @@ def obtain(name: str, *, source: Path | None, out: Path, overwrite: bool = False
             (out / file.name).write_bytes(data)
     except OSError as error:
         raise StorageError(f"{out}: cannot be written: {error.strerror or error}") from error
-    for first, second in zip(known.files[::2], known.files[1::2], strict=True):
+    text = [f for f in known.files if not f.name.endswith(".json")]
+    for first, second in zip(text[::2], text[1::2], strict=True):
         counts = count_lines(out / first.name), count_lines(out / second.name)
         if counts[0] != counts[1]:
             raise InputError(f"{first.name} has {counts[0]} lines, {second.name} has {counts[1]}")
@@ -156,6 +176,8 @@ def digest(data: bytes) -> str:
 
 
 def materialize(recipe: str) -> None:
-    """Generate the data of the demo recipe where it is not there yet."""
+    """Generate the data of an embedded recipe where it is not there yet."""
     if recipe == "nmt/demo" and not (HOME / "demo").is_dir():
         demo.write(HOME / "demo")
+    if recipe == "vqa/scenes" and not (HOME / "scenes").is_dir():
+        scenes.write(HOME / "scenes")

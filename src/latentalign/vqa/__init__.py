@@ -1,0 +1,1 @@
+"""Visual question answering with a latent image region for every question."""

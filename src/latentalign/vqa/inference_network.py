@@ -1,0 +1,44 @@
+"""q(z; x, x~, y) for visual question answering: the answer tells where to look."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+
+from latentalign.config import Section
+
+
+class InferenceConfig(Section):
+    """Sizes of the inference network."""
+
+    answer_embedding: int = Field(256, ge=1)
+    size: int = Field(1024, ge=1)
+    """Units of its attention."""
+
+
+class InferenceNetwork(nn.Module):
+    """q(z_i = 1) proportional to exp(u' tanh(U1 (x_i * relu(V1 h_y)) + U2 (x~ * relu(V2 h_y))))."""
+
+    def __init__(self, config: InferenceConfig, *, region_dim: int, question_dim: int, answers: int) -> None:
+        super().__init__()
+        self.answer = nn.Embedding(answers, config.answer_embedding)
+        self.to_region = nn.Linear(config.answer_embedding, region_dim, bias=False)
+        self.to_question = nn.Linear(config.answer_embedding, question_dim, bias=False)
+        self.from_region = nn.Linear(region_dim, config.size, bias=False)
+        self.from_question = nn.Linear(question_dim, config.size, bias=False)
+        self.to_score = nn.Linear(config.size, 1, bias=False)
+
+    def forward(
+        self,
+        regions: Float[Tensor, "B T D"],
+        question: Float[Tensor, "B H"],
+        target: Int[Tensor, "B"],
+    ) -> Float[Tensor, "B T"]:
+        """Scores of every region."""
+        h = self.answer(target)
+        seen = self.from_region(regions * torch.relu(self.to_region(h)).unsqueeze(1))
+        asked = self.from_question(question * torch.relu(self.to_question(h))).unsqueeze(1)
+        scores: Tensor = self.to_score(torch.tanh(seen + asked)).squeeze(-1)
+        return scores

@@ -1,0 +1,209 @@
+"""The paper's question answering tables on any data: which rows, what is measured, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table as TerminalTable
+
+from latentalign import config as recipes
+from latentalign.data import scenes
+from latentalign.reproduction import curves, paper
+from latentalign.reproduction.claims import judge
+from latentalign.reproduction.page import Page, Section, write_page
+from latentalign.reproduction.rows import Plan, Row, by_row, choose, train_rows
+from latentalign.reproduction.tables import Column, Table, cell, claims_table, figure_table, markdown
+from latentalign.training.checkpoint import write_bytes_atomic, write_json_atomic
+from latentalign.training.run import Run
+from latentalign.vqa.data import read_split
+from latentalign.vqa.figures import find_pictures, looking
+from latentalign.vqa.metrics import answer_scores, majority
+from latentalign.vqa.task import Trained, VQAConfig
+
+OBJECTIVES = (
+    "soft", "marginal", "hard-enum", "hard-sample", "variational-enum", "variational-sample", "rws", "gumbel", "vimco",
+    "svi", "semi-amortized", "sum-and-sample",
+)  # fmt: skip
+ROWS = [*(Row(name, name) for name in OBJECTIVES), Row("question-only", "soft", ("model.blind=true",))]
+FIGURES = (
+    "nll", "nll_exact", "nll_soft", "nll_kmax5", "nll_elbo", "accuracy", "accuracy_official", "entropy_prior",
+    "entropy_inferred", "elbo_gap", "jensen_gap", "grounding_prior", "grounding_inferred", "grounding_posterior",
+    "questions", "answerable", "by_question_type", "by_answer_type",
+)  # fmt: skip
+
+
+def plan_for(
+    data: str,
+    rows: Sequence[str] | None,
+    *,
+    seeds: int,
+    out: Path,
+    overrides: Sequence[str] = (),
+    jobs: int = 1,
+    budget: float | None = None,
+) -> Plan:
+    """A plan for the scenes, a known data set or any recipe; scenes are generated into `out`."""
+    chosen = choose(rows, ROWS) if rows else ROWS
+    given = [*overrides, *([f"training.max_minutes={budget}"] if budget else [])]
+    recipe = data if data.endswith(".toml") or "/" in data else f"vqa/{data}"
+    if data == "scenes":
+        given = [*generated(out / "data"), *given]
+    return Plan(
+        recipe=recipe,
+        rows=chosen,
+        seeds=range(seeds),
+        out=out,
+        figures=FIGURES,
+        epochs=recipes.load(recipe, VQAConfig, given).training.epochs,
+        overrides=tuple(given),
+        jobs=jobs,
+        details=("--sentences=40",),
+    )
+
+
+def generated(folder: Path) -> list[str]:
+    """The files of the scenes, made when they are not there, as settings of their recipe."""
+    if not (folder / "features.test.safetensors").is_file():
+        scenes.write(folder, overwrite=True)
+    found = [f"data.{split}.images={folder / 'images'}" for split in scenes.SPLITS]
+    for split in scenes.SPLITS:
+        found += [
+            f"data.{split}.{key}={folder / f'{key}.{split}.json'}" for key in ("questions", "annotations")
+        ]
+        found.append(f"data.{split}.features={folder / f'features.{split}.safetensors'}")
+    return found
+
+
+def reproduce(plan: Plan) -> list[dict[str, Any]]:
+    """Train what is not finished yet; write results.json, tables.md, figures/ and report.html."""
+    results = train_rows(plan)
+    write_json_atomic(plan.out / "results.json", results)
+    verdicts = judge(paper.VQA_CLAIMS, results, plan.details_of)
+    write_json_atomic(plan.out / "claims.json", verdicts)
+    tables = [claims_table(verdicts), *tables_of(results), majority_table(plan, results)]
+    write_bytes_atomic(plan.out / "tables.md", markdown(tables).encode())
+    write_page(plan.out / "report.html", page_of(plan, results, tables))
+    return results
+
+
+def tables_of(results: Sequence[dict[str, Any]]) -> list[Table]:
+    """The paper's table 1 for questions, predictives, entropies and grounding, and kinds of questions."""
+    beside = {"results": results, "paper": paper.VQA}
+    kinds = sorted({kind for r in results for kind in r["by_question_type"]})
+    frequent = sorted(
+        kinds, key=lambda k: -results[0]["by_question_type"].get(k, {"questions": 0})["questions"]
+    )
+    by_kind = [
+        {**r, **{f"kind {k}": r["by_question_type"].get(k, {}).get("accuracy") for k in frequent[:8]}}
+        for r in results
+    ]
+    return [
+        figure_table(
+            "Table 1: objectives",
+            "Negative log-likelihood of human answers in nats, each row's own: soft attention under soft attention, "
+            "all others exact. Accuracy is the paper's min(votes / 3, 1) in per cent, exact match where a question has "
+            "one answer; the official one leaves each human out in turn. The paper's figures are of VQA 2.0.",
+            [
+                Column("NLL", "nll", 3), Column("paper's NLL", "nll", 2, paper=True), Column("accuracy", "accuracy", 2),
+                Column("paper's accuracy", "accuracy", 2, paper=True), Column("official", "accuracy_official", 2),
+                Column("bound", "nll_elbo", 3), Column("minutes", "seconds", 1, scale=1 / 60),
+            ],
+            **beside,
+        ),
+        figure_table(
+            "Predictives",
+            "The same models tested in other ways.",
+            [Column("exact", "nll_exact", 3), Column("K-max 5", "nll_kmax5", 3), Column("soft", "nll_soft", 3)],
+            **beside,
+        ),
+        figure_table(
+            "Entropy of the prior",
+            "In nats: lower is more certain.",
+            [
+                Column("prior", "entropy_prior", 2), Column("paper's", "entropy_prior", 2, paper=True),
+                Column("inferred q", "entropy_inferred", 2),
+            ],
+            **beside,
+        ),
+        figure_table(
+            "Grounding",
+            "Per cent of questions with gold regions whose likeliest region is one of them, given the answer.",
+            [Column(n, f"grounding_{n}", 1, scale=100) for n in ("prior", "inferred", "posterior")],
+            **beside,
+        ),
+        figure_table(
+            "Accuracy by kind of question",
+            "The most frequent kinds.",
+            [Column(k, f"kind {k}", 1) for k in frequent[:8]],
+            by_kind,
+            paper={},
+        ),
+    ]  # fmt: skip
+
+
+def majority_table(plan: Plan, results: Sequence[dict[str, Any]]) -> Table:
+    """What the most frequent answer of a question's type would reach."""
+    trained = Trained.load(plan.run(results[0]["row"], results[0]["seed"]))
+    train = [e.annotation for e in read_split(trained.config.data.train, seed=trained.config.data.split_seed)]
+    corpus = trained.corpus("test")
+    scores = answer_scores(majority(train, [e.annotation for e in corpus.examples]), corpus)
+    record = {"row": "most frequent answer of the type", **scores}
+    columns = [Column("accuracy", "accuracy", 2), Column("official", "accuracy_official", 2)]
+    return figure_table("Without a model", "A yardstick.", columns, [record], paper={})
+
+
+def page_of(plan: Plan, results: Sequence[dict[str, Any]], tables: Sequence[Table]) -> Page:
+    """report.html: tables, curves, and pictures with what the models look at."""
+    firsts = {name: records[0] for name, records in by_row(results).items()}
+    histories = {name: Run(plan.run(name, r["seed"])).history() for name, r in firsts.items()}
+    figures = {"Training curves": curves.training_curves(histories)}
+    test = recipes.load(plan.recipe, VQAConfig, plan.overrides).data.test
+    if test is not None and test.images is not None and test.images.is_dir():
+        pictures = find_pictures(test.images)
+        for name, record in firsts.items():
+            path = plan.details_of(name, record["seed"])
+            if path.is_file() and name in ("soft", "marginal", "variational-enum", "variational-sample"):
+                looks = json.loads(path.read_bytes())["looks"]
+                figures[f"Where {name} looks"] = looking(looks, pictures)
+    for title, figure in figures.items():
+        curves.save(figure, plan.out / "figures" / f"{title.lower().replace(' ', '-')}.png")
+    sections = [Section(table.title, table=table) for table in tables]
+    sections += [Section(title, picture=curves.svg(figure)) for title, figure in figures.items()]
+    return Page(
+        title=f"Attention as a latent variable: {Path(plan.recipe).stem}",
+        summary=f"{len(firsts)} rows, {results[0]['questions']:,} test questions, recipe {plan.recipe}",
+        sections=sections,
+    )
+
+
+SHOWN = {
+    "NLL": Column("", "nll", 3), "acc.": Column("", "accuracy", 1), "VQA": Column("", "accuracy_official", 1),
+    "H(p)": Column("", "entropy_prior", 2), "p": Column("", "grounding_prior", 2),
+    "q": Column("", "grounding_inferred", 2), "post.": Column("", "grounding_posterior", 2),
+    "sec.": Column("", "seconds", 0),
+}  # fmt: skip
+"""What fits a terminal of 80 columns."""
+
+
+def show(plan: Plan, results: Sequence[dict[str, Any]]) -> None:
+    """The table, and where the files are."""
+    console = Console()
+    table = TerminalTable(title=f"{plan.recipe}, test set", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("row", no_wrap=True)
+    for heading in SHOWN:
+        table.add_column(heading, justify="right")
+    for row, records in by_row(results).items():
+        table.add_row(row, *(cell(column, records, {}).text for column in SHOWN.values()))
+    console.print(table)
+    console.print(
+        "acc.: min(votes / 3, 1); VQA: the official accuracy; H(p): entropy of the prior; p, q, post.: share of "
+        "questions\nwhose likeliest region under prior, inferred q and exact posterior is a gold one\n",
+        highlight=False,
+    )
+    for label, name in (("tables", "tables.md"), ("results", "results.json"), ("open this", "report.html")):
+        console.print(f"{label + ':':<11}{plan.out / name}", highlight=False)
