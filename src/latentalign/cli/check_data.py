@@ -12,6 +12,8 @@ from rich.table import Table
 
 from latentalign import config as recipes
 from latentalign.cli.common import JsonOption, warn
+from latentalign.cli.tasks import is_vqa
+from latentalign.data.known import materialize
 from latentalign.errors import InputError
 from latentalign.nmt.check import SplitReport, as_json, check
 from latentalign.nmt.task import NMTConfig
@@ -26,6 +28,11 @@ def command(
     json_wanted: JsonOption = False,
 ) -> None:
     """Look for flaws of a recipe's text before training: shifted lines, leaks, blanks, broken characters."""
+    if is_vqa(recipe):
+        raise InputError(
+            f"{recipe}: check-data looks at parallel text; questions are checked when they are read"
+        )
+    materialize(recipe)
     reports = check(recipes.load(recipe, NMTConfig, override or []).data)
     result = as_json(reports)
     if json_wanted:
