@@ -27,7 +27,7 @@ MAY_IMPORT = {
         "reproduction",
     },
     "bench": {"core", "nn", "training", "nmt", "bench", "errors", "config", "search", "textfiles"},
-    "vqa": {"core", "nn", "training", "data", "vqa", "errors", "config", "textfiles"},
+    "vqa": {"core", "nn", "training", "data", "vqa", "errors", "config", "textfiles", "reproduction"},
 }
 
 

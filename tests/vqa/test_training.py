@@ -202,3 +202,20 @@ def test_text_vectors_start_the_embeddings(tiny, tmp_path):
     path.write_text("color 1 2\n")
     with pytest.raises(InputError, match="line 1 has 2 numbers"):
         read_vectors(path.with_name("vectors.txt"), words, 8)
+
+
+def test_a_run_is_diagnosed_and_reported_and_translates_nothing(trained_run, tmp_path):
+    base = [sys.executable, "-m", "latentalign"]
+    out = tmp_path / "diagnosis"
+    options = [f"--out={out}", "--sentences=10", "--batch=4", "--draws=3"]
+    subprocess.run([*base, "diagnose", str(trained_run), *options], check=True, capture_output=True)
+    found = json.loads((out / "diagnose.json").read_text())
+    assert found["bounds"]["elbo_gap"] >= 0
+    assert found["proposition_1"]["within_bound"] == 1.0
+    assert (out / "diagnose.html").is_file()
+    page = tmp_path / "report.html"
+    subprocess.run([*base, "report", str(trained_run), f"--out={page}"], check=True, capture_output=True)
+    assert "Where variational-sample looks" in page.read_text()
+    done = subprocess.run([*base, "translate", str(trained_run)], capture_output=True, input=b"")
+    assert done.returncode == 2
+    assert b"cannot translate" in done.stderr

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import DeviceOption, DoubleOption, RunArgument
+from latentalign.cli.tasks import require_nmt
 from latentalign.errors import InputError
 from latentalign.nmt.align import USING, encode_pairs, in_order
 from latentalign.nmt.links import SYMMETRIZE, Links, WordAlignment, format_pharaoh, reverse, symmetrize
@@ -43,6 +44,7 @@ def command(
     def decide(found: WordAlignment) -> Links:
         return found.best(threshold) if at_least is None else found.at_least(at_least)
 
+    require_nmt(run, "align words")
     trained = Trained.load(run, device=device, double=double)
     forward = in_order(trained, encode_pairs(trained, sources, targets), using)
     links = [decide(found) for found in forward]

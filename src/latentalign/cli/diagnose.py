@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import DeviceOption, JsonOption, RunArgument, warn
-from latentalign.nmt.task import Trained
+from latentalign.cli.tasks import is_vqa_run
 
 NAME = "diagnose"
 
@@ -18,24 +18,32 @@ def command(
     run: RunArgument,
     out: Annotated[Path | None, typer.Option(help="where the page and the JSON go; RUN/diagnose")] = None,
     split: Annotated[str, typer.Option(help="train, valid or test")] = "test",
-    sentences: Annotated[int, typer.Option(help="pairs for bounds", min=1)] = 200,
-    batch: Annotated[int, typer.Option(help="pairs for gradients", min=1)] = 16,
+    sentences: Annotated[int, typer.Option(help="pairs or questions for bounds", min=1)] = 200,
+    batch: Annotated[int, typer.Option(help="pairs or questions for gradients", min=1)] = 16,
     draws: Annotated[int, typer.Option(help="draws of every estimator", min=2)] = 50,
     device: DeviceOption = "cpu",
     as_json: JsonOption = False,
 ) -> None:
     """Bound gaps, bias and variance of every estimator's gradient, and Proposition 1's bound: a page and JSON."""
-    from latentalign.nmt.diagnose import diagnose
     from latentalign.reproduction.diagnosis import page
     from latentalign.reproduction.page import write_page
     from latentalign.training.checkpoint import write_json_atomic
 
-    trained = Trained.load(run, device=device)
-    found = diagnose(trained, split, sentences=sentences, batch=batch, draws=draws)
+    sizes = {"sentences": sentences, "batch": batch, "draws": draws}
+    if is_vqa_run(run):
+        from latentalign.vqa import diagnose as vqa
+        from latentalign.vqa import task as answering
+
+        found = vqa.diagnose(answering.Trained.load(run, device=device), split, **sizes)
+    else:
+        from latentalign.nmt.diagnose import diagnose
+        from latentalign.nmt.task import Trained
+
+        found = diagnose(Trained.load(run, device=device), split, **sizes)
     folder = out or run / "diagnose"
     folder.mkdir(parents=True, exist_ok=True)
     write_json_atomic(folder / "diagnose.json", found)
-    write_page(folder / "diagnose.html", page(f"{trained.config.objective.name}: {run.name}", found))
+    write_page(folder / "diagnose.html", page(f"{found['objective']}: {run.name}", found))
     if as_json:
         print(json.dumps(found))
     warn(f"written: {folder / 'diagnose.html'}")

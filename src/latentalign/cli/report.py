@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import DeviceOption, warn
+from latentalign.cli.tasks import is_vqa_run
+from latentalign.errors import InputError
 
 NAME = "report"
 
@@ -21,9 +23,15 @@ def command(
     device: DeviceOption = "cpu",
 ) -> None:
     """One page without network: figures of the runs, their training curves, and alignments to look at."""
-    from latentalign.nmt.report import page_of_runs
     from latentalign.reproduction.page import require_free, write_page
 
     require_free(out, overwrite=overwrite)
+    kinds = {is_vqa_run(run) for run in runs}
+    if len(kinds) > 1:
+        raise InputError("translation and question answering do not fit one page; make one for each")
+    if kinds == {True}:
+        from latentalign.vqa.report import page_of_runs
+    else:
+        from latentalign.nmt.report import page_of_runs
     write_page(out, page_of_runs(runs, split, sentences=sentences, device=device))
     warn(f"written: {out}")

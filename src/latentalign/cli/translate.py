@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import DeviceOption, DoubleOption, RunArgument, warn
+from latentalign.cli.tasks import require_nmt
 from latentalign.nmt.task import Trained
 from latentalign.nmt.translate import Settings, output_alignments, translate_lines
 from latentalign.textfiles import decode_lines
@@ -34,6 +35,7 @@ def command(
     double: DoubleOption = False,
 ) -> None:
     """Translate standard input to standard output: N lines in, N lines out."""
+    require_nmt(run, "translate")
     trained = Trained.load(run, device=device, double=double)
     settings = Settings(predict, beam, length_penalty, nbest, batch_tokens)
     lines = list(decode_lines(sys.stdin.buffer, "standard input"))

@@ -1,0 +1,45 @@
+"""A page about runs that were trained one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from latentalign.reproduction import curves
+from latentalign.reproduction.page import Page, Section
+from latentalign.reproduction.tables import Column, figure_table
+from latentalign.vqa.details import details
+from latentalign.vqa.figures import find_pictures, looking
+from latentalign.vqa.metrics import evaluate
+from latentalign.vqa.task import Trained
+
+COLUMNS = (
+    Column("NLL", "nll", 3), Column("exact", "nll_exact", 3), Column("K-max 5", "nll_kmax5", 3),
+    Column("soft", "nll_soft", 3), Column("accuracy", "accuracy", 2), Column("official", "accuracy_official", 2),
+    Column("entropy of p", "entropy_prior", 2), Column("grounding of p", "grounding_prior", 2),
+    Column("of q", "grounding_inferred", 2), Column("of posterior", "grounding_posterior", 2),
+)  # fmt: skip
+
+
+def page_of_runs(folders: Sequence[Path], split: str, *, sentences: int, device: str) -> Page:
+    """Figures, curves and pictures of some runs on one split."""
+    results, pictures, histories = [], {}, {}
+    for folder in folders:
+        trained = Trained.load(folder, device=device)
+        name = trained.config.objective.name
+        name = f"{name} ({folder.name})" if name in histories else name
+        results.append({"row": name, **evaluate(trained, split)})
+        histories[name] = trained.run.history()
+        images = getattr(trained.config.data, split).images
+        if images is not None and images.is_dir():
+            looks = details(trained, split, questions=sentences)["looks"]
+            pictures[f"Where {name} looks"] = looking(looks, find_pictures(images))
+    note = "Negative log-likelihood is each run's own, in nats."
+    sections = [Section("Runs", table=figure_table("Runs", note, COLUMNS, results, paper={}))]
+    figures = {"Training curves": curves.training_curves(histories), **pictures}
+    sections += [Section(title, picture=curves.svg(figure)) for title, figure in figures.items()]
+    return Page(
+        title="latentalign: " + ", ".join(histories),
+        summary=f"{results[0]['questions']:,} questions of the {split} split",
+        sections=sections,
+    )
