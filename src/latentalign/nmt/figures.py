@@ -72,8 +72,11 @@ def overlaid(
     sentences: Sequence[tuple[Mapping[str, Any], np.ndarray, np.ndarray]], names: tuple[str, str]
 ) -> Figure:
     """Two distributions in one matrix: large squares under small ones, their ink the probability."""
+    across, down = min(2, max(1, len(sentences))), max(1, (len(sentences) + 1) // 2)
     height = 1.2 + 0.34 * max((len(r["target"]) for r, _, _ in sentences), default=1)
-    figure, panels = drawn(4.6 * max(1, len(sentences)), height, panels=max(1, len(sentences)))
+    figure, panels = drawn(4.6 * across, height * down, panels=across, rows=down)
+    for axes in panels[len(sentences) :]:
+        axes.set_visible(False)
     for axes, (record, below, above) in zip(panels, sentences, strict=False):
         rows, columns = below.shape
         for j in range(rows):

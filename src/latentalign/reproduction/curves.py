@@ -32,12 +32,14 @@ def line_style(number: int) -> dict[str, Any]:
     return {"color": COLOURS[number % len(COLOURS)], "linestyle": style, "linewidth": 1.6}
 
 
-def drawn(width: float = 6.4, height: float = 3.8, *, panels: int = 1) -> tuple[Figure, list[Any]]:
-    """An empty figure with axes side by side."""
+def drawn(
+    width: float = 6.4, height: float = 3.8, *, panels: int = 1, rows: int = 1
+) -> tuple[Figure, list[Any]]:
+    """An empty figure with axes side by side, in one or several rows."""
     with mpl.rc_context(SETTINGS):
         figure = Figure(figsize=(width, height), layout="constrained")
-        found = figure.subplots(1, panels, squeeze=False)
-    return figure, list(found[0])
+        found = figure.subplots(rows, panels, squeeze=False)
+    return figure, list(found.flat)
 
 
 def svg(figure: Figure) -> str:

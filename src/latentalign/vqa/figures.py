@@ -25,10 +25,11 @@ def find_pictures(folder: Path) -> dict[int, Path]:
 
 
 def looking(records: Sequence[Mapping[str, Any]], pictures: Mapping[int, Path], *, count: int = 4) -> Figure:
-    """Questions in columns: under prior, q and posterior the likeliest regions; white dashes are gold."""
+    """A row for each question: the likeliest regions under prior, q and posterior; white dashes are gold."""
     shown = [r for r in records if r["image_id"] in pictures and r["gold"]][:count]
     names = [n for n in ("prior", "inferred", "posterior") if shown and n in shown[0]["looks"]]
-    figure, panels = drawn(3.1 * max(1, len(shown) * len(names)), 3.2, panels=max(1, len(shown) * len(names)))
+    across, down = max(1, len(names)), max(1, len(shown))
+    figure, panels = drawn(3.2 * across, 3.0 * down, panels=across, rows=down)
     for k, record in enumerate(shown):
         with Image.open(pictures[record["image_id"]]) as picture:
             pixels = np.asarray(picture.convert("RGB"))
