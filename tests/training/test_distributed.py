@@ -12,6 +12,10 @@ import pytest
 import safetensors.torch
 import torch
 
+from latentalign import config as recipes
+from latentalign.nmt.task import TRANSLATION
+from latentalign.training.run import Run
+
 pytestmark = pytest.mark.slow
 
 SIZES = [
@@ -64,6 +68,13 @@ def train(corpus, out, *options, processes=1, more=()):
     return out
 
 
+def alone(corpus, out, *options):
+    """A training of this process."""
+    config = recipes.load(corpus[0], TRANSLATION.recipe, [*SIZES, *options])
+    TRANSLATION.train(config, Run(out), resume=False, overwrite=False)
+    return out
+
+
 def checkpoint_of(run: Path) -> dict[str, dict[str, torch.Tensor]]:
     save = run / "checkpoint" / json.loads((run / "checkpoint" / "current.json").read_text())["save"]
     return {f.stem: safetensors.torch.load_file(f) for f in save.glob("*.safetensors")}
@@ -77,7 +88,7 @@ def curve(run: Path, name: str) -> list[float]:
 @pytest.mark.parametrize("name", ["soft", "marginal", "hard-enum", "variational-enum"])
 def test_two_processes_equal_one_with_the_doubled_batch(name, corpus, tmp_path):
     objective = f"objective.name={name}"
-    one = train(corpus, tmp_path / "one", *EXACT, objective, "training.batch_sentences=8")
+    one = alone(corpus, tmp_path / "one", *EXACT, objective, "training.batch_sentences=8")
     two = train(corpus, tmp_path / "two", *EXACT, objective, "training.batch_sentences=4", processes=2)
     single, double = checkpoint_of(one)["module"], checkpoint_of(two)["module"]
     assert single.keys() == double.keys()
