@@ -33,6 +33,11 @@ def pictures(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def sizes() -> list[str]:
+    return SIZES
+
+
+@pytest.fixture(scope="session")
 def tiny(pictures):
     def make(objective: str, *more: str) -> VQAConfig:
         settings = [*generated(pictures), *SIZES, f"objective.name={objective}", *more]

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from conftest import SIZES
 
 from latentalign.cli.reproduce import task_of
 from latentalign.errors import InputError
@@ -11,8 +10,8 @@ from latentalign.vqa.reproduce import generated, plan_for, reproduce, show
 
 
 @pytest.mark.slow
-def test_rows_tables_and_a_page(pictures, tmp_path, capsys):
-    settings = [*generated(pictures), *SIZES]
+def test_rows_tables_and_a_page(pictures, sizes, tmp_path, capsys):
+    settings = [*generated(pictures), *sizes]
     rows = ["variational-enum"]
     plan = plan_for("vqa/scenes", rows, seeds=1, out=tmp_path, overrides=settings)
     results = reproduce(plan)
