@@ -10,7 +10,7 @@ from latentalign.nmt.figures import paper_figures
 from latentalign.nmt.metrics import evaluate
 from latentalign.nmt.task import Trained
 from latentalign.reproduction import curves
-from latentalign.reproduction.page import Page, Section
+from latentalign.reproduction.page import Page, Section, picture_sections
 from latentalign.reproduction.tables import Column, figure_table
 
 COLUMNS = (
@@ -37,7 +37,7 @@ def page_of_runs(folders: Sequence[Path], split: str, *, sentences: int, device:
     )
     pictures = {"Training curves": curves.training_curves(histories), **paper_figures(alignments)}
     sections = [Section("Runs", table=table)]
-    sections += [Section(title, picture=curves.svg(figure)) for title, figure in pictures.items()]
+    sections += picture_sections(pictures)
     return Page(
         title="latentalign: " + ", ".join(alignments),
         summary=f"{results[0]['sentences']:,} sentences of the {split} split",

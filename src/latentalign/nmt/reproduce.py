@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table as TerminalTable
 
 from latentalign import config as recipes
 from latentalign.core.objectives import OBJECTIVES
@@ -20,9 +18,10 @@ from latentalign.nmt.link_formats import read_gold
 from latentalign.nmt.task import NMTConfig, Trained
 from latentalign.reproduction import curves, paper
 from latentalign.reproduction.claims import judge
-from latentalign.reproduction.page import Page, Section, write_page
+from latentalign.reproduction.page import Page, picture_sections, table_sections, write_page
 from latentalign.reproduction.rows import Plan, Row, by_row, child, choose, train_rows
-from latentalign.reproduction.tables import Column, Table, cell, claims_table, figure_table, markdown
+from latentalign.reproduction.tables import Column, Table, claims_table, figure_table, markdown
+from latentalign.reproduction.terminal import show_files, show_table
 from latentalign.textfiles import read_parallel
 from latentalign.training.checkpoint import write_bytes_atomic, write_json_atomic
 from latentalign.training.run import Run
@@ -235,15 +234,11 @@ def page_of(
     }
     if examined is not None:
         figures["Gradient variance against time"] = curves.cost_of_gradients(examined["gradients"])
-    for title, figure in figures.items():
-        curves.save(figure, plan.out / "figures" / f"{title.lower().replace(' ', '-')}.png")
-    recipe = Path(plan.recipe).stem
-    sections = [Section(table.title, table=table) for table in tables]
-    sections += [Section(title, picture=curves.svg(figure)) for title, figure in figures.items()]
+    curves.save_all(figures, plan.out / "figures")
     return Page(
-        title=f"Attention as a latent variable: {recipe}",
+        title=f"Attention as a latent variable: {Path(plan.recipe).stem}",
         summary=f"{len(firsts)} rows, {results[0]['sentences']:,} test sentences, recipe {plan.recipe}",
-        sections=sections,
+        sections=[*table_sections(tables), *picture_sections(figures)],
         alignments={name: d["alignments"] for name, d in details.items()},
     )
 
@@ -259,29 +254,14 @@ SHOWN = {
 def show(plan: Plan, results: Sequence[dict[str, Any]], *, sentences: int = 3) -> None:
     """The table, a few alignments drawn in the terminal, and where the files are."""
     console = Console()
-    table = TerminalTable(title=f"{plan.recipe}, test set", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("row", no_wrap=True)
-    for heading in SHOWN:
-        table.add_column(heading, justify="right")
-    for row, records in by_row(results).items():
-        table.add_row(row, *(cell(column, records, {}).text for column in SHOWN.values()))
-    console.print(table)
+    show_table(console, f"{plan.recipe}, test set", SHOWN, results)
     trained = Trained.load(plan.run(results[-1]["row"], results[-1]["seed"]))
     test = trained.config.data.test
     if test is not None:
         draw_examples(console, trained, sentences)
         if plan.recipe == "nmt/demo" and test.gold is not None:
             draw_yardsticks(console)
-    named = [
-        (label, plan.out / name)
-        for label, name in (
-            ("tables", "tables.md"), ("results", "results.json"), ("ablations", "ablations.md"), ("runs", "runs"),
-            ("open this", "report.html"),
-        )
-        if (plan.out / name).exists()
-    ]  # fmt: skip
-    for label, path in named:
-        console.print(f"{label + ':':<11}{path}", highlight=False)
+    show_files(console, plan.out)
 
 
 def draw_examples(console: Console, trained: Trained, sentences: int) -> None:

@@ -58,6 +58,12 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(path, dpi=150, facecolor="white")
 
 
+def save_all(figures: Mapping[str, Figure], folder: Path) -> None:
+    """Figures as files named after their titles."""
+    for title, figure in figures.items():
+        save(figure, folder / f"{title.lower().replace(' ', '-')}.png")
+
+
 def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], *, columns: int = 3) -> None:
     """What the signs mean, below the picture."""
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, labelcolor=INK)

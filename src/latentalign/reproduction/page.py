@@ -13,7 +13,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from latentalign.errors import InputError
+from latentalign.reproduction.curves import svg
 from latentalign.reproduction.tables import Cell, Table
 from latentalign.training.checkpoint import write_bytes_atomic
 
@@ -36,6 +39,16 @@ class Page:
     sections: Sequence[Section]
     alignments: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     """Alignments of the same sentences by row."""
+
+
+def table_sections(tables: Sequence[Table]) -> list[Section]:
+    """A section for each table."""
+    return [Section(table.title, table=table) for table in tables]
+
+
+def picture_sections(figures: Mapping[str, Figure]) -> list[Section]:
+    """A section for each figure."""
+    return [Section(title, picture=svg(figure)) for title, figure in figures.items()]
 
 
 def write_page(path: Path, page: Page) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from latentalign.reproduction import curves
-from latentalign.reproduction.page import Page, Section
+from latentalign.reproduction.page import Page, Section, picture_sections
 from latentalign.reproduction.tables import Column, figure_table
 from latentalign.vqa.details import details
 from latentalign.vqa.figures import find_pictures, looking
@@ -37,7 +37,7 @@ def page_of_runs(folders: Sequence[Path], split: str, *, sentences: int, device:
     note = "Negative log-likelihood is each run's own, in nats."
     sections = [Section("Runs", table=figure_table("Runs", note, COLUMNS, results, paper={}))]
     figures = {"Training curves": curves.training_curves(histories), **pictures}
-    sections += [Section(title, picture=curves.svg(figure)) for title, figure in figures.items()]
+    sections += picture_sections(figures)
     return Page(
         title="latentalign: " + ", ".join(histories),
         summary=f"{results[0]['questions']:,} questions of the {split} split",

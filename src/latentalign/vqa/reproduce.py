@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table as TerminalTable
 
 from latentalign import config as recipes
 from latentalign.data import scenes
 from latentalign.reproduction import curves, paper
 from latentalign.reproduction.claims import judge
-from latentalign.reproduction.page import Page, Section, write_page
+from latentalign.reproduction.page import Page, picture_sections, table_sections, write_page
 from latentalign.reproduction.rows import Plan, Row, by_row, choose, train_rows
-from latentalign.reproduction.tables import Column, Table, cell, claims_table, figure_table, markdown
+from latentalign.reproduction.tables import Column, Table, claims_table, figure_table, markdown
+from latentalign.reproduction.terminal import show_files, show_table
 from latentalign.training.checkpoint import write_bytes_atomic, write_json_atomic
 from latentalign.training.run import Run
 from latentalign.vqa.data import read_split
@@ -170,14 +169,11 @@ def page_of(plan: Plan, results: Sequence[dict[str, Any]], tables: Sequence[Tabl
             if path.is_file() and name in ("soft", "marginal", "variational-enum", "variational-sample"):
                 looks = json.loads(path.read_bytes())["looks"]
                 figures[f"Where {name} looks"] = looking(looks, pictures)
-    for title, figure in figures.items():
-        curves.save(figure, plan.out / "figures" / f"{title.lower().replace(' ', '-')}.png")
-    sections = [Section(table.title, table=table) for table in tables]
-    sections += [Section(title, picture=curves.svg(figure)) for title, figure in figures.items()]
+    curves.save_all(figures, plan.out / "figures")
     return Page(
         title=f"Attention as a latent variable: {Path(plan.recipe).stem}",
         summary=f"{len(firsts)} rows, {results[0]['questions']:,} test questions, recipe {plan.recipe}",
-        sections=sections,
+        sections=[*table_sections(tables), *picture_sections(figures)],
     )
 
 
@@ -193,17 +189,10 @@ SHOWN = {
 def show(plan: Plan, results: Sequence[dict[str, Any]]) -> None:
     """The table, and where the files are."""
     console = Console()
-    table = TerminalTable(title=f"{plan.recipe}, test set", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("row", no_wrap=True)
-    for heading in SHOWN:
-        table.add_column(heading, justify="right")
-    for row, records in by_row(results).items():
-        table.add_row(row, *(cell(column, records, {}).text for column in SHOWN.values()))
-    console.print(table)
+    show_table(console, f"{plan.recipe}, test set", SHOWN, results)
     console.print(
         "acc.: min(votes / 3, 1); VQA: the official accuracy; H(p): entropy of the prior; p, q, post.: share of "
         "questions\nwhose likeliest region under prior, inferred q and exact posterior is a gold one\n",
         highlight=False,
     )
-    for label, name in (("tables", "tables.md"), ("results", "results.json"), ("open this", "report.html")):
-        console.print(f"{label + ':':<11}{plan.out / name}", highlight=False)
+    show_files(console, plan.out)
