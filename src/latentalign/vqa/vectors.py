@@ -27,6 +27,8 @@ def read_vectors(path: Path, words: Sequence[str], size: int) -> tuple[Tensor, T
                 vectors[places[parts[0]]] = torch.tensor([float(x) for x in parts[1:]])
             except ValueError as error:
                 raise InputError(f"{path}: line {number}: {error}") from None
+            if not bool(vectors[places[parts[0]]].isfinite().all()):
+                raise InputError(f"{path}: line {number}: a number that is not finite")
             found[places[parts[0]]] = True
     if not bool(found.any()):
         raise InputError(f"{path}: none of the {len(words)} words of the questions is in it")
