@@ -46,7 +46,20 @@ def page():
         "soft": records(matrix((0.5, 0.5), (0.5, 0.5)), matrix((1, 0), (0, 1))),
         "variational-sample": records(matrix((0.8, 0.2), (0.1, 0.9)), matrix((1, 0), (0, 1))),
     }
-    return Page("A & B", "two rows", [Section("Figures <1>", table=table)], alignments)
+    look = {
+        "question_id": 1, "image_id": 5, "question": "what color?", "answer": "red", "predicted": "red",
+        "boxes": [[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]], "gold": [[0, 0, 0.5, 0.5]],
+        "looks": {"prior": [0.4, 0.6], "posterior": [1.0, 0.0]},
+        "says": [[["red", 0.9], ["blue", 0.1]], [["blue", 0.8], ["red", 0.2]]],
+    }  # fmt: skip
+    return Page(
+        "A & B",
+        "two rows",
+        [Section("Figures <1>", table=table)],
+        alignments,
+        looks={"marginal": [look]},
+        pictures={"5": "data:image/gif;base64,R0lGODlhAQABAAAAACw="},
+    )
 
 
 def test_the_page_is_one_file_without_addresses_and_hostile_words_stay_words(page):
@@ -89,6 +102,11 @@ seen.lit = [...document.querySelectorAll("#matrix th.lit")].map(x => x.textConte
 const cell = document.querySelector("#matrix td.p"); cell.focus();
 cell.dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowRight", bubbles: true}));
 seen.moved = [document.activeElement.dataset.i, document.activeElement.dataset.j];
+seen.told = document.getElementById("reading").textContent;
+document.querySelector("#look button").focus();
+seen.says = document.getElementById("look-reading").textContent;
+seen.regions = document.querySelectorAll("#look button").length;
+click("look-prior"); seen.more = document.querySelectorAll("#look button").length;
 const order = () => [...document.querySelectorAll("table.sortable tbody th")].map(x => x.textContent);
 const head = document.querySelectorAll("table.sortable thead button")[1];
 seen.unsorted = order(); head.click(); seen.up = order(); head.click(); seen.down = order();
@@ -125,5 +143,8 @@ def test_switches_change_what_is_shown(page, tmp_path, width):
     assert seen["reading"] == "dog from Hund 0.90, ein 0.10"
     assert seen["lit"] == ["ein", "Hund", "dog"]
     assert seen["moved"] == ["1", "0"]
+    assert seen["told"] == "a from Hund: 0.20"  # the keyboard tells as much as the pointer
+    assert seen["says"] == "looks here with 1.00; if it looked here, it would say red 0.90, blue 0.10"
+    assert (seen["regions"], seen["more"]) == (1, 2)
     assert (seen["unsorted"], seen["up"], seen["down"]) == (list("bac"), list("bac"), list("abc"))
     assert seen["wide"]  # nothing but the tables' own boxes is wider than the window

@@ -7,7 +7,7 @@ import pytest
 import sacrebleu
 
 from latentalign.errors import InputError
-from latentalign.reproduction.claims import bleu_interval, corpus_bleu, judge, ratio_interval
+from latentalign.reproduction.claims import bleu_interval, corpus_bleu, judge, ratio_interval, summed
 from latentalign.reproduction.paper import NMT, NMT_CLAIMS, VQA_CLAIMS, Claim
 from latentalign.reproduction.rows import Row, choose
 from latentalign.reproduction.tables import Column, claims_table, figure_table, markdown
@@ -79,7 +79,25 @@ def test_bleu_of_summed_statistics_is_bleu_and_its_interval_holds_the_difference
     low, _ = bleu_interval([statistics], [worse])
     assert low > 0
     assert bleu_interval([statistics], [statistics]) == (0.0, 0.0)
-    assert ratio_interval(np.ones(5), np.full(5, 2.0)) == (0.5, 0.5)
+    ones = np.ones((1, 5))
+    assert ratio_interval(ones, 0 * ones, np.full(5, 2.0)) == (0.5, 0.5)
+
+
+def test_seeds_that_disagree_widen_the_interval_and_groups_are_drawn_together():
+    steady, shaky = np.ones((2, 50)), np.stack([np.full(50, 0.0), np.full(50, 2.0)])
+    weights, nothing = np.ones(50), np.zeros((1, 50))
+    assert ratio_interval(steady, nothing, weights) == (1.0, 1.0)
+    low, high = ratio_interval(shaky, nothing, weights)
+    assert (low, high) == (0.0, 2.0)
+    assert summed(np.array([[1.0, 2.0, 4.0]]), [7, 9, 7]).tolist() == [[5.0, 2.0]]
+    assert summed(np.array([1.0, 1.0, 1.0]), [7, 9, 7]).tolist() == [2.0, 1.0]
+
+
+def test_one_row_measured_in_two_ways_is_compared_seed_by_seed(tmp_path):
+    claim = Claim("exact beats K-max", "ppl_exact", "marginal", "marginal", "ppl_kmax5")
+    results = [record("marginal", s, ppl_exact=x, ppl_kmax5=x + 0.2) for s, x in enumerate((6.0, 6.3, 6.1))]
+    (found,) = judge([claim], results, lambda row, seed: tmp_path / "absent")
+    assert found["verdict"] == "seen"
 
 
 def test_every_claim_is_true_of_the_paper_itself():

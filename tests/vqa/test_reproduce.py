@@ -23,7 +23,7 @@ def test_rows_tables_and_a_page(pictures, sizes, tmp_path, capsys):
     ):  # fmt: skip
         assert record[name] is not None, name
     page = (tmp_path / "report.html").read_text()
-    for text in (f"{record['nll']:.3f}", f"{record['accuracy']:.2f}", "Where variational-enum looks"):
+    for text in (f"{record['nll']:.3f}", f"{record['accuracy']:.2f}", "Where it looks"):
         assert text in page
     assert f"{record['nll_kmax5']:.3f}" in (tmp_path / "tables.md").read_text()
     assert "report.html" in capsys.readouterr().out.replace("\n", "")

@@ -8,6 +8,7 @@ import sys
 import typer
 
 from latentalign.cli import (
+    accuracy,
     aer,
     align,
     answer,
@@ -33,7 +34,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 COMMANDS = (
-    reproduce, train, evaluate, translate, align, answer, aer, diagnose, report, data, features, check_data, bench,
+    reproduce, train, evaluate, translate, align, answer, aer, accuracy, diagnose, report, data, features, check_data,
+    bench,
 )  # fmt: skip
 for module in COMMANDS:
     app.command(module.NAME)(module.command)

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import urllib.error
 import urllib.request
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -147,7 +148,11 @@ def local(folder: Path, file: File) -> bytes:
     for path in (folder / file.name, folder / f"{file.name}.gz"):
         if path.is_file():
             data = path.read_bytes()
-            return checked(gzip.decompress(data) if path.suffix == ".gz" else data, file, str(path))
+            try:
+                unpacked = gzip.decompress(data) if path.suffix == ".gz" else data
+            except (EOFError, OSError, zlib.error) as error:
+                raise InputError(f"{path}: damaged: {error}") from None
+            return checked(unpacked, file, str(path))
     raise InputError(f"{folder}: no {file.name} or {file.name}.gz")
 
 
@@ -158,7 +163,7 @@ def fetched(file: File, known: Known, name: str) -> bytes:
     try:
         with urllib.request.urlopen(file.address, timeout=60) as answer:
             return checked(gzip.decompress(answer.read()), file, file.address)
-    except (urllib.error.URLError, OSError, EOFError) as error:
+    except (urllib.error.URLError, OSError, EOFError, zlib.error) as error:
         raise StorageError(f"{file.address}: {error}; or get {known.advice}, and pass --from DIR") from None
 
 
@@ -177,7 +182,8 @@ def digest(data: bytes) -> str:
 
 def materialize(recipe: str) -> None:
     """Generate the data of an embedded recipe where it is not there yet."""
-    if recipe == "nmt/demo" and not (HOME / "demo").is_dir():
-        demo.write(HOME / "demo")
-    if recipe == "vqa/scenes" and not (HOME / "scenes").is_dir():
-        scenes.write(HOME / "scenes")
+    # Each is there when the file that is written last is there.
+    if recipe == "nmt/demo" and not (HOME / "demo" / "test.gold").is_file():
+        demo.write(HOME / "demo", overwrite=True)
+    if recipe == "vqa/scenes" and not (HOME / "scenes" / "features.test.safetensors").is_file():
+        scenes.write(HOME / "scenes", overwrite=True)

@@ -22,8 +22,8 @@ from latentalign.nmt.translate import Settings
 from latentalign.textfiles import read_parallel
 from latentalign.training.loop import perplexity
 
-CURVE = 20
-"""Members up to which the K-max perplexity is drawn."""
+CURVE = 200
+"""Members up to which K-max perplexities are kept, where a source has as many."""
 LONGEST = 22
 """Words of a sentence that fits a page."""
 
@@ -69,18 +69,18 @@ def sentence_scores(trained: Trained, split_name: str) -> dict[str, list[float]]
 
 @torch.no_grad()
 def perplexities_by_k(trained: Trained, split_name: str) -> list[float]:
-    """Perplexity when only the K most probable members are averaged over, K = 1, 2, ...; the last is exact."""
+    """Perplexity when only the K most probable members are averaged over, K = 1..T."""
     split = split_of(trained, split_name)
     corpus = build_cache(trained.tokenizer, split, trained.run.cache / split_name, max_length=None)
     device = trained.model.head.output.weight.device
-    total, tokens, exact = np.zeros(CURVE), 0, 0.0
+    longest = min(CURVE, max(len(corpus.source(i)) for i in range(len(corpus))))
+    total, tokens = np.zeros(longest), 0
     for batch in evaluation_batches(corpus):
         latent = trained.model.latent(batch.to(device))
-        curve = kmax_curve(latent, latent.prior.mask.shape[-1]).double().sum((0, 1)).cpu().numpy()
-        total += np.pad(curve[:CURVE], (0, max(0, CURVE - len(curve))), mode="edge")
-        exact += float(curve[-1])
+        curve = kmax_curve(latent, longest).double().sum((0, 1)).cpu().numpy()
+        total += np.pad(curve, (0, longest - len(curve)), mode="edge")
         tokens += batch.tokens
-    return [perplexity(float(x), tokens) for x in [*total, exact]]
+    return [perplexity(float(x), tokens) for x in total]
 
 
 def bleu_statistics(trained: Trained, outputs: Sequence[str], references: Sequence[str]) -> list[list[int]]:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from latentalign.nmt.links import Links
-from latentalign.reproduction.curves import drawn, legend
+from latentalign.reproduction.curves import drawn, legend, plain
 
 SHADES = " ░▒▓█"
 HUES = {"prior": "#D55E00", "inferred": "#0072B2", "soft": "#009E73"}
@@ -42,7 +42,7 @@ def paper_figures(alignments: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict
     """The paper's pictures of a few sentences: prior against inferred, soft attention against the prior."""
     variational = next((n for n in ("variational-sample", "variational-enum") if n in alignments), None)
     found = {}
-    if variational is not None:
+    if variational is not None and all("inferred" in r["matrices"] for r in alignments[variational]):
         ours = alignments[variational]
         found["Prior and inferred posterior"] = overlaid(
             [(r, matrix(r, "prior"), matrix(r, "inferred")) for r in pick(ours)], ("prior", "inferred")
@@ -89,8 +89,9 @@ def overlaid(
                         )
                         axes.add_patch(box)
         axes.set(xlim=(-0.6, columns - 0.4), ylim=(rows - 0.4, -0.6), aspect="equal")
-        axes.set_xticks(range(columns), record["source"], rotation=60, ha="right", rotation_mode="anchor")
-        axes.set_yticks(range(rows), record["target"])
+        source, target = ([plain(word) for word in record[side]] for side in ("source", "target"))
+        axes.set_xticks(range(columns), source, rotation=60, ha="right", rotation_mode="anchor")
+        axes.set_yticks(range(rows), target)
         axes.tick_params(length=0)
     handles = [Rectangle((0, 0), 1, 1, facecolor=HUES[n]) for n in names]
     labels = [LABELS[names[0]], f"{LABELS[names[1]]}, small squares"]

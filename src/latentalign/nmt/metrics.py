@@ -13,7 +13,7 @@ from torch import Tensor
 from latentalign.core.distributions import Categorical
 from latentalign.core.latent import Latent
 from latentalign.core.numerics import log_sum_exp
-from latentalign.core.predict import log_predictive, parse_predict
+from latentalign.core.predict import ExactPredict, KMaxPredict, log_predictive, parse_predict
 from latentalign.errors import InputError
 from latentalign.nmt.align import encode_pairs, word_alignments
 from latentalign.nmt.data import Corpus, SplitConfig, build_cache
@@ -50,6 +50,7 @@ def evaluate(
     """
     split = split_of(trained, split_name)
     how = predict or trained.objective.predict
+    require_predict(trained, how)
     corpus = build_cache(trained.tokenizer, split, trained.run.cache / split_name, max_length=None)
     result: dict[str, Any] = {"split": split_name, "objective": trained.config.objective.name, "predict": how}
     result |= likelihoods(trained, corpus, split, split_name=split_name, how=how)
@@ -63,6 +64,18 @@ def evaluate(
             tokenize=trained.config.data.bleu_tokenize,
         )
     return result | alignment_errors(trained, split)
+
+
+def require_predict(trained: Trained, how: str) -> None:
+    """Raise unless this model can be asked so."""
+    try:
+        members = parse_predict(how)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if trained.model.family != "categorical" and isinstance(members, ExactPredict | KMaxPredict):
+        raise InputError(
+            f"{trained.config.objective.name} has no members to choose from: predict with sample:N or soft, not {how}"
+        )
 
 
 def likelihoods(
@@ -128,6 +141,7 @@ def kmax_curve(latent: Latent[Any], largest: int) -> Tensor:
 
 def translated(trained: Trained, split: SplitConfig, settings: Settings) -> list[str]:
     """The translation of every source line of a split."""
+    require_predict(trained, settings.predict or trained.objective.predict)
     sources = [source for source, _ in read_parallel(split.source, split.target)]
     return [best.text for best, *_ in translate_lines(trained, sources, settings)]
 

@@ -31,7 +31,7 @@ def page_of_runs(folders: Sequence[Path], split: str, *, sentences: int, device:
         name = f"{name} ({folder.name})" if name in alignments else name
         results.append({"row": name, **evaluate(trained, split)})
         alignments[name] = pictured(trained, split, sentences)
-        histories[name] = trained.history()
+        histories[name] = trained.run.validations()
     table = figure_table(
         "Runs", "Perplexity is each run's own; `latentalign evaluate` adds BLEU.", COLUMNS, results, paper={}
     )

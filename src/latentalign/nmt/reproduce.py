@@ -12,6 +12,7 @@ from rich.console import Console
 from latentalign import config as recipes
 from latentalign.core.objectives import OBJECTIVES
 from latentalign.data import demo
+from latentalign.errors import InputError
 from latentalign.nmt.align import encode_pairs, in_order
 from latentalign.nmt.figures import draw_in_terminal, paper_figures
 from latentalign.nmt.link_formats import read_gold
@@ -19,7 +20,7 @@ from latentalign.nmt.task import NMTConfig, Trained
 from latentalign.reproduction import curves, paper
 from latentalign.reproduction.claims import judge
 from latentalign.reproduction.page import Page, picture_sections, table_sections, write_page
-from latentalign.reproduction.rows import Plan, Row, by_row, child, choose, train_rows
+from latentalign.reproduction.rows import Plan, Row, RowFailed, by_row, child, choose, train_rows
 from latentalign.reproduction.tables import Column, Table, claims_table, figure_table, markdown
 from latentalign.reproduction.terminal import show_files, show_table
 from latentalign.textfiles import read_parallel
@@ -83,12 +84,21 @@ def plan_for(
         seeds=range(seeds),
         out=out,
         figures=FIGURES,
-        epochs=recipes.load(recipe, NMTConfig, given).training.epochs,
+        epochs=checked(recipe, given).training.epochs,
         overrides=tuple(given),
         jobs=jobs,
         details=("--sentences=50",),
         copied=("kmax_curve", "bleu_kmax5"),
+        order=tuple(row.name for row in [*known, *others]),
     )
+
+
+def checked(recipe: str, overrides: Sequence[str]) -> NMTConfig:
+    """The recipe, if it has all that rows need."""
+    config = recipes.load(recipe, NMTConfig, overrides)
+    if config.data.test is None:
+        raise InputError(f"{recipe}: rows are compared on a test set, and the recipe has no [data.test]")
+    return config
 
 
 def generated(folder: Path) -> list[str]:
@@ -131,8 +141,14 @@ def examined(plan: Plan, results: Sequence[dict[str, Any]]) -> dict[str, Any] | 
     path = folder / "diagnose.json"
     known: dict[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
     if known.get("run") != str(run):
-        options = ["diagnose", str(run), f"--out={folder}", "--draws=20", "--json"]
-        known = child(options, plan.out / "logs" / "diagnose.log", lambda: None)
+        options = ["diagnose", str(run), f"--out={folder}", "--draws=20", "--json", f"--device={plan.device}"]
+        console = Console(stderr=True)
+        with console.status(f"diagnosing {name}"):
+            try:
+                known = child(options, plan.out / "logs" / "diagnose.log", lambda: None)
+            except RowFailed as error:
+                console.print(f"no diagnosis: {error}", highlight=False)
+                return None
     return known
 
 
@@ -140,7 +156,9 @@ def tables_of(results: Sequence[dict[str, Any]]) -> list[Table]:
     """The paper's tables 1 to 3 with its figures beside ours, alignments, and K-max perplexities."""
     beside = {"results": results, "paper": paper.NMT}
     curve = [
-        {**r, **{f"k{k}": r["kmax_curve"][k - 1] for k in CURVE_POINTS}} for r in results if r["kmax_curve"]
+        {**r, **{f"k{k}": r["kmax_curve"][k - 1] for k in CURVE_POINTS if k <= len(r["kmax_curve"])}}
+        for r in results
+        if r["kmax_curve"]
     ]
     return [
         figure_table(
@@ -227,7 +245,7 @@ def page_of(
             details[name] = json.loads(path.read_bytes())
     figures = {
         "Training curves": curves.training_curves(
-            {name: Run(plan.run(name, r["seed"])).history() for name, r in firsts.items()}
+            {name: Run(plan.run(name, r["seed"])).validations() for name, r in firsts.items()}
         ),
         "Perplexity against K": curves.kmax_curves(firsts),
         **paper_figures({name: d["alignments"] for name, d in details.items()}),

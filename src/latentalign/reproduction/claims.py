@@ -36,8 +36,10 @@ def judge(
         lead = sign * (fmean(first) - fmean(second))
         interval = resampled(claim, rows, details)
         if interval is None:
-            seen = all(sign * a > sign * b for a in first for b in second)
-            reverse = all(sign * a < sign * b for a in first for b in second)
+            same = claim.better == claim.worse  # one row measured in two ways: seed by seed
+            pairs = [*zip(first, second, strict=True)] if same else [(a, b) for a in first for b in second]
+            seen = all(sign * a > sign * b for a, b in pairs)
+            reverse = all(sign * a < sign * b for a, b in pairs)
         else:
             seen, reverse = interval[0] > 0, interval[1] < 0
         found.append(
@@ -57,9 +59,9 @@ def judge(
 def resampled(
     claim: Claim, rows: dict[str, list[dict[str, Any]]], details: Details
 ) -> tuple[float, float] | None:
-    """A bootstrap interval over test sentences of how much the first is ahead; None where there is no such thing.
+    """A bootstrap interval over test examples and seeds of how much the first is ahead; None where there is none.
 
-    For perplexity in nats per token, for BLEU and accuracy in points; seeds are averaged sentence by sentence.
+    For perplexity in nats per token, for BLEU and accuracy in points. Questions about one picture are drawn together.
     """
     if claim.other is not None or claim.figure not in ("ppl", "nll", "bleu", "accuracy"):
         return None
@@ -71,11 +73,13 @@ def resampled(
     key = "log_prob" if claim.figure in ("ppl", "nll") else "accuracies"
     if any(key not in d for side in sides for d in side):
         return None
-    gains = np.mean([d[key] for d in sides[0]], 0) - np.mean([d[key] for d in sides[1]], 0)
-    weights = np.asarray(sides[0][0].get("tokens") or np.ones(len(gains)))
+    first, second = (np.array([d[key] for d in side]) for side in sides)
+    weights = np.asarray(sides[0][0].get("tokens") or np.ones(first.shape[1]))
+    pictures = sides[0][0].get("pictures" if key == "log_prob" else "all_pictures")
+    if pictures is not None:
+        first, second, weights = (summed(x, pictures) for x in (first, second, weights))
     scale = 100.0 if claim.figure == "accuracy" else 1.0
-    low, high = ratio_interval(scale * gains, weights)
-    return low, high
+    return ratio_interval(scale * first, scale * second, weights)
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -83,14 +87,30 @@ def read(path: Path) -> dict[str, Any]:
     return found
 
 
-def ratio_interval(top: np.ndarray, bottom: np.ndarray, *, seed: int = 0) -> tuple[float, float]:
-    """A percentile bootstrap interval of sum(top) / sum(bottom) over examples."""
-    generator, n = np.random.default_rng(seed), len(top)
-    ratios = []
+def summed(values: np.ndarray, groups: Sequence[int]) -> np.ndarray:
+    """Sums of the last axis over examples of the same group."""
+    _, places = np.unique(np.asarray(groups), return_inverse=True)
+    flat = np.atleast_2d(values)
+    found = np.stack([np.bincount(places, weights=row) for row in flat])
+    return found if values.ndim > 1 else found[0]
+
+
+def drawn_seeds(generator: np.random.Generator, count: int) -> np.ndarray:
+    """Seeds of one resampling, with replacement."""
+    return generator.integers(count, size=count)
+
+
+def ratio_interval(
+    first: np.ndarray, second: np.ndarray, weights: np.ndarray, *, seed: int = 0
+) -> tuple[float, float]:
+    """A percentile bootstrap interval of the weighted mean of first - second, (seeds, examples) each."""
+    generator, n = np.random.default_rng(seed), first.shape[1]
+    leads = []
     for _ in range(RESAMPLINGS):
         chosen = generator.integers(n, size=n)
-        ratios.append(top[chosen].sum() / bottom[chosen].sum())
-    low, high = np.quantile(ratios, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
+        a, b = (x[drawn_seeds(generator, len(x))][:, chosen].mean(0).sum() for x in (first, second))
+        leads.append((a - b) / weights[chosen].sum())
+    low, high = np.quantile(leads, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
     return low, high
 
 
@@ -104,7 +124,10 @@ def bleu_interval(
     leads = []
     for _ in range(RESAMPLINGS):
         chosen = generator.integers(n, size=n)
-        a, b = ([corpus_bleu(one[chosen].sum(0)) for one in side] for side in sides)
+        seeds = [drawn_seeds(generator, len(side)) for side in sides]
+        a, b = (
+            [corpus_bleu(side[k][chosen].sum(0)) for k in ks] for side, ks in zip(sides, seeds, strict=True)
+        )
         leads.append(fmean(a) - fmean(b))
     low, high = np.quantile(leads, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
     return low, high

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A5195", "#8C6D31")
 """Okabe and Ito's colours, which the colour-blind tell apart, without black and yellow, and two more."""
+SHOWN_MEMBERS = 20
 STYLES = ("-", "--", ":")
 INK = "#010203"
 """Stands for the colour of the page's text until the picture is in the page."""
@@ -58,6 +59,11 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(path, dpi=150, facecolor="white")
 
 
+def plain(text: str) -> str:
+    """Text whose dollar signs matplotlib does not take for mathematics."""
+    return text.replace("$", r"\$")
+
+
 def save_all(figures: Mapping[str, Figure], folder: Path) -> None:
     """Figures as files named after their titles."""
     for title, figure in figures.items():
@@ -69,11 +75,10 @@ def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], *, col
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, labelcolor=INK)
 
 
-def training_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+def training_curves(validations: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     """Bound and honest perplexity on the validation set against the minutes of training."""
     figure, (left, right) = drawn(9.6, 4.2, panels=2)
-    for number, (name, history) in enumerate(histories.items()):
-        points = [r for r in history if r["kind"] == "validation"]
+    for number, (name, points) in enumerate(validations.items()):
         minutes = [r["seconds"] / 60 for r in points]
         left.plot(minutes, [r["bound"] for r in points], label=name, marker=".", **line_style(number))
         right.plot(minutes, [r["ppl"] for r in points], label=name, marker=".", **line_style(number))
@@ -92,7 +97,8 @@ def kmax_curves(results: Mapping[str, Mapping[str, Any]]) -> Figure:
             continue
         style = line_style(number)
         label = "soft-trained, K-max" if name == "soft" else name
-        axes.plot(range(1, len(curve)), curve[:-1], label=label, marker=".", **style)
+        shown = curve[:SHOWN_MEMBERS]
+        axes.plot(range(1, len(shown) + 1), shown, label=label, marker=".", **style)
         if name == "soft":
             axes.axhline(record["ppl_soft"], color=style["color"], linestyle=":", label="soft attention")
     axes.set(xlabel="K, members averaged over", ylabel="test perplexity", yscale="log")

@@ -125,10 +125,12 @@ def gradients(
 def gradient(
     objective: Objective, latent_of: Callable[[], Latent[Any]], parameters: Sequence[nn.Parameter]
 ) -> tuple[Tensor, float]:
-    """The gradient of the summed surrogate in double precision, and how long it took."""
+    """The gradient of the summed surrogate, and how long it took."""
     start = time.perf_counter()
     surrogate = objective(latent_of()).surrogate.sum()
     parts = torch.autograd.grad(surrogate, parameters, allow_unused=True)
+    if surrogate.is_cuda:
+        torch.cuda.synchronize()
     elapsed = time.perf_counter() - start
     flat = [
         (torch.zeros_like(p) if g is None else g).double().flatten()
@@ -244,6 +246,7 @@ def proposition_table(found: dict[str, Any]) -> Table:
     ]
     note = (
         "How far soft attention's probability of the observed output is from the latent model's, and Proposition 1's "
-        "bound on it with the largest curvature met between each member and the mean: an estimate from below."
+        "bound on it with the largest curvature met between each member and the mean: an estimate from below. "
+        "A head with ReLU has kinks that no second derivative sees."
     )
     return Table("Proposition 1", note, ["what", "value"], rows)

@@ -39,6 +39,10 @@ class Page:
     sections: Sequence[Section]
     alignments: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     """Alignments of the same sentences by row."""
+    looks: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """Questions about pictures by row: regions, their probabilities, and what would be said of each."""
+    pictures: Mapping[str, str] = field(default_factory=dict)
+    """Pictures by their ids, as addresses that hold their own data."""
 
 
 def table_sections(tables: Sequence[Table]) -> list[Section]:
@@ -65,9 +69,11 @@ def render(page: Page) -> str:
         "style": asset("report.css"),
         "script": asset("report.js"),
         "contents": contents(page),
-        "viewer": asset("viewer.html") if page.alignments else "",
+        "viewer": (asset("viewer.html") if page.alignments else "")
+        + (asset("looks.html") if page.pictures else ""),
         "sections": "\n".join(section(s) for s in page.sections),
         "data": embedded(page.alignments),
+        "looks": embedded({"models": page.looks, "pictures": page.pictures} if page.pictures else {}),
     }
     # One pass: what is put in is never looked at again.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], asset("report.html"))
@@ -84,7 +90,8 @@ def anchor(title: str) -> str:
 
 def contents(page: Page) -> str:
     """Links to all sections."""
-    titles = [*(["Alignments"] if page.alignments else []), *(s.title for s in page.sections)]
+    first = [*(["Alignments"] if page.alignments else []), *(["Where it looks"] if page.pictures else [])]
+    titles = [*first, *(s.title for s in page.sections)]
     return "".join(f'<li><a href="#{anchor(t)}">{html.escape(t)}</a></li>' for t in titles)
 
 
@@ -94,7 +101,8 @@ def section(part: Section) -> str:
     if part.table is not None:
         body = f"<p>{html.escape(part.table.note)}</p>{sortable(part.table)}"
     if part.picture is not None:
-        body = f'<div class="picture" role="img" aria-label="{html.escape(part.title)}">{part.picture}</div>'
+        title = html.escape(part.title)
+        body = f'<div class="picture" tabindex="0" role="img" aria-label="{title}">{part.picture}</div>'
     return f'<section id="{anchor(part.title)}"><h2>{html.escape(part.title)}</h2>{body}</section>'
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from latentalign.errors import InputError
+from latentalign.errors import InputError, LatentAlignError
 from latentalign.training.checkpoint import write_json_atomic
 from latentalign.training.run import Run
 
@@ -48,6 +48,8 @@ class Plan:
     """Options of `evaluate` that make it write details; none, and there are no details."""
     copied: tuple[str, ...] = ()
     """Keys of the details that go into the results."""
+    order: tuple[str, ...] = ()
+    """Names of all rows that results may have, in the order of the tables."""
 
     def run(self, row: str, seed: int) -> Path:
         return self.out / "runs" / f"{row}-{seed}"
@@ -61,6 +63,17 @@ class Plan:
     def work(self) -> list[tuple[Row, int]]:
         return [(row, seed) for row in self.rows for seed in self.seeds]
 
+    def settings(self, row: Row) -> list[str]:
+        """What decides a row's figures, so that rows of different trainings never stand in one table."""
+        chosen = [o for o in (*self.overrides, *row.overrides) if not o.startswith("training.threads=")]
+        return [self.recipe, row.objective, *chosen]
+
+    @property
+    def device(self) -> str:
+        """Where rows are trained, evaluated and diagnosed."""
+        given = [o.partition("=")[2] for o in self.overrides if o.startswith("training.device=")]
+        return given[-1] if given else "cpu"
+
 
 def choose(names: Sequence[str], known: Sequence[Row]) -> list[Row]:
     """Rows by name."""
@@ -73,6 +86,7 @@ def choose(names: Sequence[str], known: Sequence[Row]) -> list[Row]:
 
 def train_rows(plan: Plan) -> list[dict[str, Any]]:
     """Train and evaluate what is not finished yet; every finished row of the plan, failures left out."""
+    require_same_settings(plan)
     work = plan.work()
     columns = (
         TextColumn("{task.description}"),
@@ -101,9 +115,25 @@ def train_rows(plan: Plan) -> list[dict[str, Any]]:
 
 
 def finished_rows(plan: Plan) -> list[dict[str, Any]]:
-    """What is known of the rows of a plan."""
-    paths = (plan.finished(row.name, seed) for row, seed in plan.work())
-    return [json.loads(path.read_bytes()) for path in paths if path.is_file()]
+    """What is known of all rows that were ever finished here, in the order of the tables."""
+    found = [json.loads(path.read_bytes()) for path in sorted((plan.out / "rows").glob("*.json"))]
+    places = {name: place for place, name in enumerate(plan.order)}
+    known = [record for record in found if record["row"] in places]
+    return sorted(known, key=lambda record: (places[record["row"]], record["seed"]))
+
+
+def require_same_settings(plan: Plan) -> None:
+    """Raise when the folder holds rows that were trained in another way."""
+    for row, seed in plan.work():
+        path = plan.finished(row.name, seed)
+        if path.is_file():
+            before = json.loads(path.read_bytes()).get("settings", plan.settings(row))
+            if before != plan.settings(row):
+                changed = sorted(set(before) ^ set(plan.settings(row)))
+                raise InputError(
+                    f"{path}: this row was trained with other settings ({', '.join(changed)}); choose another "
+                    "--out, or delete the file to train it again"
+                )
 
 
 def attempt(plan: Plan, row: Row, seed: int, *, bars: Progress) -> str | None:
@@ -115,7 +145,7 @@ def attempt(plan: Plan, row: Row, seed: int, *, bars: Progress) -> str | None:
         return None
     try:
         record = one_row(plan, row, seed, tell=lambda: tell(plan.run(row.name, seed), bars, bar))
-    except RowFailed as error:
+    except (RowFailed, OSError, ValueError, LatentAlignError) as error:
         bars.update(bar, news="failed")
         return f"{row.name}, seed {seed}: {error}"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -155,7 +185,8 @@ def one_row(plan: Plan, row: Row, seed: int, *, tell: Callable[[], None]) -> dic
         "--json",
     ]
     trained = child(train, log, tell)
-    evaluate, path = ["evaluate", str(run), "--json"], plan.details_of(row.name, seed)
+    evaluate = ["evaluate", str(run), "--json", f"--device={plan.device}"]
+    path = plan.details_of(row.name, seed)
     if plan.details:
         path.parent.mkdir(parents=True, exist_ok=True)
         evaluate += [f"--details={path}", *plan.details]
@@ -166,6 +197,7 @@ def one_row(plan: Plan, row: Row, seed: int, *, tell: Callable[[], None]) -> dic
         "row": row.name,
         "objective": row.objective,
         "seed": seed,
+        "settings": plan.settings(row),
         **{name: measured.get(name) for name in plan.figures},
         **{name: trained[name] for name in costs},
         **{name: known.get(name) for name in plan.copied},
@@ -195,10 +227,13 @@ def child(arguments: Sequence[str], log: Path, tell: Callable[[], None]) -> dict
     return found
 
 
+LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
 def end_with_parent() -> None:
     """On Linux, a child whose parent dies gets SIGTERM, so that it saves and ends instead of training on unseen."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    if LIBC is not None:
+        LIBC.prctl(1, signal.SIGTERM)
 
 
 def by_row(results: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

@@ -78,7 +78,7 @@ def claims_table(verdicts: Sequence[dict[str, Any]]) -> Table:
     """What the paper claims and whether it was seen here."""
     lines = []
     for v in verdicts:
-        shown = "one seed, no interval" if max(v["seeds"]) == 1 else "all seeds"
+        shown = "one seed" if max(v["seeds"]) == 1 else "every seed"
         if v["interval"] is not None:
             low, high = v["interval"]
             shown = f"{low:+.3f} to {high:+.3f}"
@@ -92,8 +92,8 @@ def claims_table(verdicts: Sequence[dict[str, Any]]) -> Table:
             ]
         )
     note = (
-        "The interval holds 95 % of 1,000 resamplings of the test examples of how far the first is ahead: nats a "
-        "token for perplexity, points for BLEU and accuracy. Undecided: it holds zero."
+        "The lead holds 95 % of 1,000 resamplings of test examples and seeds: nats a token for perplexity, points for "
+        "BLEU and accuracy. Undecided: it holds zero. Where there is no such interval, every seed must agree."
     )
     headings = ["the paper claims", "here", "first", "second", "lead of the first"]
     return Table("What the paper claims", note, headings, lines)

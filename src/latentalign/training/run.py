@@ -60,6 +60,22 @@ class Run:
     def cache(self) -> Path:
         return self.folder / "cache"
 
+    @property
+    def warm_start(self) -> Path:
+        """Where a training on an easier objective, made first, has its own run."""
+        return self.folder / "warm-start"
+
+    @property
+    def warm_start_seconds(self) -> float:
+        """How long that one trained; 0 where there was none."""
+        history = Run(self.warm_start).history()
+        return float(history[-1].get("seconds", 0.0)) if history else 0.0
+
+    def validations(self) -> list[dict[str, Any]]:
+        """Every validation, its `seconds` counted from the beginning of the warm start."""
+        before = self.warm_start_seconds
+        return [{**r, "seconds": r["seconds"] + before} for r in self.history() if r["kind"] == "validation"]
+
     def begin(self, *, resume: bool, overwrite: bool) -> bool:
         """Make the directory; True when there is a checkpoint to go on from. Never overwrites unasked."""
         if resume and overwrite:
@@ -115,7 +131,7 @@ class Run:
         for path in (self.config, self.tokenizer, self.model, self.metrics, self.card):
             path.unlink(missing_ok=True)
         Path(f"{self.model}.sha256").unlink(missing_ok=True)
-        for folder in (self.checkpoint, self.cache):
+        for folder in (self.checkpoint, self.cache, self.warm_start, self.folder / "diagnose"):
             shutil.rmtree(folder, ignore_errors=True)
 
     def require(self) -> None:

@@ -92,7 +92,7 @@ class Craft(ABC, Generic[C, V]):
         torch.set_num_threads(config.training.threads)
         vocabulary = self.vocabulary(run)
         checkpoint.seed(config.training.seed)
-        model = self.model(config, vocabulary, run).to(torch.device(config.training.device))
+        model = self.model(config, vocabulary, run).to(usable_device(config.training.device))
         if config.training.precision == "float64":
             model = model.double()
         if not going_on:
@@ -108,7 +108,7 @@ class Craft(ABC, Generic[C, V]):
                 task.module(task.batch(task.epoch(0)[0]))
         if world.rank:  # other noise than the leader's, which is that of a single process
             checkpoint.seed(config.training.seed + world.rank * RANK_SEED)
-        trainer = Trainer(task, run, config.training, metadata=metadata, world=world)
+        trainer = Trainer(task, run, remaining(config.training, run), metadata=metadata, world=world)
         if going_on:
             trainer.load()
         if world.leader:
@@ -127,7 +127,7 @@ class Craft(ABC, Generic[C, V]):
         source = Path(training.warm_start) if training.warm_start else None
         easier = easier_objective(config)
         if source is None and training.warm_start_epochs and easier:
-            source = run.folder / "warm-start"
+            source = run.warm_start
             first = config.model_copy(
                 update={
                     "objective": ObjectiveConfig(name=easier),
@@ -144,6 +144,7 @@ class Craft(ABC, Generic[C, V]):
                 self.begin(first, Run(source), resume=True, overwrite=False)
             world.wait()
             self.train_together(first, Run(source), world, going_on=going_on)
+        world.wait()  # the leader has written its best model
         if source is not None:
             adopt(model, source, vocabulary.fingerprint())
 
@@ -171,6 +172,14 @@ def easier_objective(config: Recipe) -> str | None:
     return "relaxed-hard" if config.objective.name == "relaxed" else None
 
 
+def remaining(training: TrainingConfig, run: Run) -> TrainingConfig:
+    """The training's settings, less the minutes that a warm start has used up."""
+    if training.max_minutes is None:
+        return training
+    left = max(1e-6, training.max_minutes - run.warm_start_seconds / 60)
+    return training.model_copy(update={"max_minutes": left})
+
+
 def summary(trainer: Trainer) -> dict[str, Any]:
     """Train to the end; what came of it."""
     schedule = trainer.train()
@@ -179,10 +188,20 @@ def summary(trainer: Trainer) -> dict[str, Any]:
         "bound": schedule.best_bound,
         "steps": trainer.position.step,
         "epochs": trainer.position.epoch,
-        "seconds": round(trainer.position.seconds, 1),
+        "seconds": round(trainer.position.seconds + trainer.run.warm_start_seconds, 1),
         "tokens_per_second": round(trainer.position.tokens / max(1e-9, trainer.position.seconds), 1),
         "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
     }
+
+
+def usable_device(text: str) -> torch.device:
+    """A device by name, if it exists here."""
+    try:
+        device = torch.device(text)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device {text!r} cannot be used: {str(error).splitlines()[0]}") from None
+    return device
 
 
 def adopt(model: nn.Module, source: Path, fingerprint: str) -> None:
@@ -233,5 +252,5 @@ def load_parts(craft: Craft[C, V], folder: Path | str, *, device: str, double: b
         model.load_state_dict(tensors)
     except RuntimeError as error:
         raise CheckpointError(f"{run.model}: does not fit {run.config}: {error}") from None
-    model = (model.double() if double else model.float()).to(device).eval()
+    model = (model.double() if double else model.float()).to(usable_device(device)).eval()
     return run, config, vocabulary, model

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from latentalign.errors import InputError
 from latentalign.vqa.data import Corpus, Example, SplitConfig
 from latentalign.vqa.metrics import answers
 from latentalign.vqa.questions import Annotation, read_questions
@@ -19,12 +18,4 @@ def answer_questions(
     examples = [Example(q, Annotation(q.question_id, q.image_id, "", "", (), ())) for q in asked]
     split = SplitConfig(questions=questions, annotations=questions, features=features)
     corpus = Corpus(examples, trained.vocabulary, split, max_regions=trained.config.data.max_regions)
-    if corpus.features.size != trained.vocabulary.region_dim:
-        raise InputError(
-            f"{features}: {corpus.features.size} numbers a region, the model was trained with "
-            f"{trained.vocabulary.region_dim}"
-        )
-    try:
-        return answers(trained, corpus, predict or trained.objective.predict)
-    except ValueError as error:
-        raise InputError(str(error)) from None
+    return answers(trained, corpus, predict or trained.objective.predict)

@@ -48,7 +48,8 @@ class DataConfig(Section):
     valid: SplitConfig
     test: SplitConfig | None = None
     split_seed: int = 0
-    max_regions: int = Field(36, ge=1)
+    max_regions: int | None = Field(None, ge=1)
+    """Regions of a picture that are used; without it all that the features file has."""
 
 
 @dataclass(frozen=True)
@@ -97,10 +98,19 @@ class Corpus:
     """A split as arrays: ids of words, positions of pictures, votes for the answers that can be predicted."""
 
     def __init__(
-        self, examples: Sequence[Example], vocabulary: Vocabulary, split: SplitConfig, *, max_regions: int
+        self,
+        examples: Sequence[Example],
+        vocabulary: Vocabulary,
+        split: SplitConfig,
+        *,
+        max_regions: int | None,
     ) -> None:
         self.examples, self.max_regions = list(examples), max_regions
         self.features = Features(split.features)
+        if self.features.size != vocabulary.region_dim:
+            raise InputError(
+                f"{split.features}: {self.features.size} numbers a region, the model is for {vocabulary.region_dim}"
+            )
         self.words = [vocabulary.encode(e.question.question) for e in examples]
         self.pictures = np.array([self._picture(e, split) for e in examples], np.int64)
         self.votes = [

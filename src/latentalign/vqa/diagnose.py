@@ -23,13 +23,14 @@ def diagnose(
     def latent(index: np.ndarray) -> Any:
         return model.latent(corpus.batch(index, answers[index]).to(device))
 
-    groups = (usable[i : i + 64] for i in range(0, min(sentences, len(usable)), 64))
+    usable = usable[: max(sentences, batch, queries)]
+    groups = (usable[:sentences][i : i + 64] for i in range(0, min(sentences, len(usable)), 64))
     found: dict[str, Any] = {"run": str(trained.run.folder), "split": split}
     found["objective"] = trained.config.objective.name
     found["bounds"] = diagnosis.bounds(latent(group) for group in groups)
-    first = usable[:batch]
+    first = corpus.batch(usable[:batch], answers[usable[:batch]]).to(device)
     found["gradients"] = diagnosis.gradients(
-        model, lambda: latent(first), inferred=model.inference is not None, draws=draws
+        model, lambda: model.latent(first), inferred=model.inference is not None, draws=draws
     )
     with torch.no_grad():
         few = latent(usable[:queries])

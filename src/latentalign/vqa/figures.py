@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,22 +14,42 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from latentalign.reproduction.curves import drawn
+from latentalign.reproduction.curves import drawn, plain
 from latentalign.vqa.features import image_id_of
 
 HUES = {"prior": "#D55E00", "inferred": "#0072B2", "posterior": "#CC79A7"}
 LABELS = {"prior": "prior p", "inferred": "inferred q", "posterior": "exact posterior"}
 SUFFIXES = (".png", ".jpg", ".jpeg")
+DIGITS = re.compile(r"\d")
 
 
 def find_pictures(folder: Path) -> dict[int, Path]:
     """The pictures of a folder by their ids."""
-    return {image_id_of(p.name): p for p in sorted(folder.iterdir()) if p.suffix.lower() in SUFFIXES}
+    named = [p for p in sorted(folder.iterdir()) if p.suffix.lower() in SUFFIXES and DIGITS.search(p.name)]
+    return {image_id_of(p.name): p for p in named}
+
+
+def embedded_pictures(
+    looks: Mapping[str, Sequence[Mapping[str, Any]]], pictures: Mapping[int, Path]
+) -> dict[str, str]:
+    """The pictures that are looked at, small, as addresses that hold their own data."""
+    wanted = {r["image_id"] for records in looks.values() for r in records}
+    found = {}
+    for image_id in sorted(wanted & pictures.keys()):
+        with Image.open(pictures[image_id]) as picture:
+            small = picture.convert("RGB")
+            small.thumbnail((480, 480))
+            buffer = io.BytesIO()
+            small.save(buffer, "JPEG", quality=85)
+        encoded = base64.b64encode(buffer.getvalue()).decode()
+        found[str(image_id)] = f"data:image/jpeg;base64,{encoded}"
+    return found
 
 
 def looking(records: Sequence[Mapping[str, Any]], pictures: Mapping[int, Path], *, count: int = 4) -> Figure:
     """A row for each question: the likeliest regions under prior, q and posterior; white dashes are gold."""
-    shown = [r for r in records if r["image_id"] in pictures and r["gold"]][:count]
+    usable = [r for r in records if r["image_id"] in pictures]
+    shown = ([r for r in usable if r["gold"]] or usable)[:count]
     names = [n for n in ("prior", "inferred", "posterior") if shown and n in shown[0]["looks"]]
     across, down = max(1, len(names)), max(1, len(shown))
     figure, panels = drawn(3.2 * across, 3.0 * down, panels=across, rows=down)
@@ -38,7 +61,7 @@ def looking(records: Sequence[Mapping[str, Any]], pictures: Mapping[int, Path], 
             draw_regions(axes, pixels, record, name)
             if m == 0:
                 answer = f"{record['predicted']} (people: {record['answer']})"
-                axes.set_title(f"{wrapped(record['question'])}\n{answer}", fontsize=8, loc="left")
+                axes.set_title(plain(f"{wrapped(record['question'])}\n{answer}"), fontsize=8, loc="left")
             axes.set_xlabel(LABELS[name], fontsize=8)
     return figure
 

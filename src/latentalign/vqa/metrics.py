@@ -29,10 +29,19 @@ def evaluate(trained: Trained, split: str, *, predict: str | None = None) -> dic
     """Every measurement of a split; null where one does not exist for this model or data."""
     corpus = trained.corpus(split)
     how = predict or trained.objective.predict
+    checked_predict(how)
     result: dict[str, Any] = {"split": split, "objective": trained.config.objective.name, "predict": how}
     result |= {"questions": len(corpus), "answerable": len(corpus.answerable)}
     result |= likelihoods(trained, corpus, how)
     return result | answer_scores(answers(trained, corpus, how), corpus)
+
+
+def checked_predict(how: str) -> Predict:
+    """A way to predict, if it is one."""
+    try:
+        return parse_predict(how)
+    except ValueError as error:
+        raise InputError(str(error)) from None
 
 
 def likelihoods(trained: Trained, corpus: Corpus, how: str) -> dict[str, Any]:
@@ -127,7 +136,7 @@ def intersection_over_union(a: Sequence[float], b: Sequence[float]) -> float:
 @torch.no_grad()
 def answers(trained: Trained, corpus: Corpus, how: str) -> dict[int, str]:
     """The likeliest answer of every question, by its id."""
-    predict = parse_predict(how)
+    predict = checked_predict(how)
     found = {}
     for start in range(0, len(corpus), EVALUATION_ROWS):
         index = np.arange(start, min(start + EVALUATION_ROWS, len(corpus)))
@@ -157,7 +166,7 @@ def answer_scores(predicted: dict[int, str], corpus: Corpus) -> dict[str, Any]:
     """
     annotations: list[Annotation] = [e.annotation for e in corpus.examples]
     found = accuracies(predicted, annotations)
-    single = all(len(a.answers) == 1 for a in annotations)
+    single = single_answers(corpus)
 
     def percent(score: Any) -> dict[str, Any]:
         values = asdict(score)
@@ -171,6 +180,11 @@ def answer_scores(predicted: dict[int, str], corpus: Corpus) -> dict[str, Any]:
     kinds = {name: percent(s) | {"questions": s.questions} for name, s in found.by_question_type.items()}
     types = {name: percent(s) | {"questions": s.questions} for name, s in found.by_answer_type.items()}
     return {**percent(found), "by_question_type": kinds, "by_answer_type": types}
+
+
+def single_answers(corpus: Corpus) -> bool:
+    """Whether every question has one human answer."""
+    return all(len(e.annotation.answers) == 1 for e in corpus.examples)
 
 
 def majority(train: Sequence[Annotation], test: Sequence[Annotation]) -> dict[int, str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from latentalign.reproduction import curves
 from latentalign.reproduction.page import Page, Section, picture_sections
 from latentalign.reproduction.tables import Column, figure_table
 from latentalign.vqa.details import details
-from latentalign.vqa.figures import find_pictures, looking
+from latentalign.vqa.figures import embedded_pictures, find_pictures, looking
 from latentalign.vqa.metrics import evaluate
 from latentalign.vqa.task import Trained
 
@@ -23,23 +24,27 @@ COLUMNS = (
 
 def page_of_runs(folders: Sequence[Path], split: str, *, sentences: int, device: str) -> Page:
     """Figures, curves and pictures of some runs on one split."""
-    results, pictures, histories = [], {}, {}
+    results, figures, histories = [], {}, {}
+    looks: dict[str, list[dict[str, Any]]] = {}
+    pictures: dict[int, Path] = {}
     for folder in folders:
         trained = Trained.load(folder, device=device)
         name = trained.config.objective.name
         name = f"{name} ({folder.name})" if name in histories else name
         results.append({"row": name, **evaluate(trained, split)})
-        histories[name] = trained.run.history()
+        histories[name] = trained.run.validations()
         images = getattr(trained.config.data, split).images
         if images is not None and images.is_dir():
-            looks = details(trained, split, questions=sentences)["looks"]
-            pictures[f"Where {name} looks"] = looking(looks, find_pictures(images))
+            looks[name] = details(trained, split, questions=sentences)["looks"]
+            pictures |= find_pictures(images)
+            figures[f"Where {name} looks"] = looking(looks[name], pictures)
     note = "Negative log-likelihood is each run's own, in nats."
     sections = [Section("Runs", table=figure_table("Runs", note, COLUMNS, results, paper={}))]
-    figures = {"Training curves": curves.training_curves(histories), **pictures}
-    sections += picture_sections(figures)
+    sections += picture_sections({"Training curves": curves.training_curves(histories), **figures})
     return Page(
         title="latentalign: " + ", ".join(histories),
         summary=f"{results[0]['questions']:,} questions of the {split} split",
         sections=sections,
+        looks=looks,
+        pictures=embedded_pictures(looks, pictures),
     )

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from latentalign import config as recipes
 from latentalign.data import scenes
+from latentalign.errors import InputError
 from latentalign.reproduction import curves, paper
 from latentalign.reproduction.claims import judge
 from latentalign.reproduction.page import Page, picture_sections, table_sections, write_page
@@ -20,7 +21,7 @@ from latentalign.reproduction.terminal import show_files, show_table
 from latentalign.training.checkpoint import write_bytes_atomic, write_json_atomic
 from latentalign.training.run import Run
 from latentalign.vqa.data import read_split
-from latentalign.vqa.figures import find_pictures, looking
+from latentalign.vqa.figures import embedded_pictures, find_pictures, looking
 from latentalign.vqa.metrics import answer_scores, majority
 from latentalign.vqa.task import Trained, VQAConfig
 
@@ -58,11 +59,20 @@ def plan_for(
         seeds=range(seeds),
         out=out,
         figures=FIGURES,
-        epochs=recipes.load(recipe, VQAConfig, given).training.epochs,
+        epochs=checked(recipe, given).training.epochs,
         overrides=tuple(given),
         jobs=jobs,
         details=("--sentences=40",),
+        order=tuple(row.name for row in ROWS),
     )
+
+
+def checked(recipe: str, overrides: Sequence[str]) -> VQAConfig:
+    """The recipe, if it has all that rows need."""
+    config = recipes.load(recipe, VQAConfig, overrides)
+    if config.data.test is None:
+        raise InputError(f"{recipe}: rows are compared on a test set, and the recipe has no [data.test]")
+    return config
 
 
 def generated(folder: Path) -> list[str]:
@@ -92,6 +102,7 @@ def reproduce(plan: Plan) -> list[dict[str, Any]]:
 
 def tables_of(results: Sequence[dict[str, Any]]) -> list[Table]:
     """The paper's table 1 for questions, predictives, entropies and grounding, and kinds of questions."""
+    results = [{**r, "answerable_share": 100 * r["answerable"] / r["questions"]} for r in results]
     beside = {"results": results, "paper": paper.VQA}
     kinds = sorted({kind for r in results for kind in r["by_question_type"]})
     frequent = sorted(
@@ -106,11 +117,14 @@ def tables_of(results: Sequence[dict[str, Any]]) -> list[Table]:
             "Table 1: objectives",
             "Negative log-likelihood of human answers in nats, each row's own: soft attention under soft attention, "
             "all others exact. Accuracy is the paper's min(votes / 3, 1) in per cent, exact match where a question has "
-            "one answer; the official one leaves each human out in turn. The paper's figures are of VQA 2.0.",
+            "one answer; the official one leaves each human out in turn. The likelihood is of answers that can be "
+            "given: questions without one are left out of it, and count as wrong in the accuracy. The paper's figures "
+            "are of VQA 2.0.",
             [
                 Column("NLL", "nll", 3), Column("paper's NLL", "nll", 2, paper=True), Column("accuracy", "accuracy", 2),
                 Column("paper's accuracy", "accuracy", 2, paper=True), Column("official", "accuracy_official", 2),
-                Column("bound", "nll_elbo", 3), Column("minutes", "seconds", 1, scale=1 / 60),
+                Column("% answerable", "answerable_share", 1), Column("bound", "nll_elbo", 3),
+                Column("minutes", "seconds", 1, scale=1 / 60),
             ],
             **beside,
         ),
@@ -157,23 +171,29 @@ def majority_table(plan: Plan, results: Sequence[dict[str, Any]]) -> Table:
 
 
 def page_of(plan: Plan, results: Sequence[dict[str, Any]], tables: Sequence[Table]) -> Page:
-    """report.html: tables, curves, and pictures with what the models look at."""
+    """report.html: tables, curves, and pictures with what the models look at and would say."""
     firsts = {name: records[0] for name, records in by_row(results).items()}
-    histories = {name: Run(plan.run(name, r["seed"])).history() for name, r in firsts.items()}
+    histories = {name: Run(plan.run(name, r["seed"])).validations() for name, r in firsts.items()}
     figures = {"Training curves": curves.training_curves(histories)}
-    test = recipes.load(plan.recipe, VQAConfig, plan.overrides).data.test
+    test = checked(plan.recipe, plan.overrides).data.test
+    looks: dict[str, Any] = {}
+    pictures: dict[int, Path] = {}
     if test is not None and test.images is not None and test.images.is_dir():
         pictures = find_pictures(test.images)
         for name, record in firsts.items():
             path = plan.details_of(name, record["seed"])
-            if path.is_file() and name in ("soft", "marginal", "variational-enum", "variational-sample"):
-                looks = json.loads(path.read_bytes())["looks"]
-                figures[f"Where {name} looks"] = looking(looks, pictures)
+            if path.is_file():
+                looks[name] = json.loads(path.read_bytes())["looks"]
+    for name in ("soft", "marginal", "variational-sample"):
+        if name in looks:
+            figures[f"Where {name} looks"] = looking(looks[name], pictures)
     curves.save_all(figures, plan.out / "figures")
     return Page(
         title=f"Attention as a latent variable: {Path(plan.recipe).stem}",
         summary=f"{len(firsts)} rows, {results[0]['questions']:,} test questions, recipe {plan.recipe}",
         sections=[*table_sections(tables), *picture_sections(figures)],
+        looks=looks,
+        pictures=embedded_pictures(looks, pictures),
     )
 
 

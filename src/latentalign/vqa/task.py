@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from latentalign.core.objectives import Objective
@@ -30,6 +32,15 @@ from latentalign.vqa.vectors import read_vectors
 EVALUATION_ROWS = 512
 
 
+class AnsweringTraining(TrainingConfig):
+    """Training as in the paper's Appendix B, unless a recipe says otherwise."""
+
+    learning_rate: float = Field(5e-4, gt=0)
+    epochs: int = Field(50, ge=1)
+    batch_sentences: int | None = Field(512, ge=1)
+    """Questions of a batch."""
+
+
 class VQAConfig(Recipe):
     """A whole recipe."""
 
@@ -38,7 +49,7 @@ class VQAConfig(Recipe):
     model: ModelConfig = ModelConfig()
     inference: InferenceConfig = InferenceConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
-    training: TrainingConfig = TrainingConfig(batch_sentences=512, learning_rate=5e-4, epochs=50)
+    training: AnsweringTraining = AnsweringTraining()
 
 
 class AnsweringTask:
@@ -53,6 +64,9 @@ class AnsweringTask:
         self.train, self.valid = (
             open_corpus(config, vocabulary, s) for s in (config.data.train, config.data.valid)
         )
+        for corpus, split in ((self.train, config.data.train), (self.valid, config.data.valid)):
+            if not len(corpus.answerable):
+                raise InputError(f"{split.annotations}: no question has an answer that the model can give")
         self.device = torch.device(config.training.device)
         self.place = (0, 1) if world is None else (world.rank, world.size)
 
@@ -121,6 +135,8 @@ class Answering(Craft[VQAConfig, Vocabulary]):
                 region_dim=region_dim,
             )
             learned.save(run.tokenizer)
+            coverage = learned.coverage([e.annotation for e in examples])
+            print(f"latentalign: {coverage}", file=sys.stderr)
 
     def vocabulary(self, run: Run) -> Vocabulary:
         return Vocabulary.load(run.tokenizer)
@@ -170,6 +186,7 @@ class Answering(Craft[VQAConfig, Vocabulary]):
             },
             "questions": {"train": len(task.train), "valid": len(task.valid)},
             "answerable": usable,
+            "coverage": task.vocabulary.coverage([e.annotation for e in task.train.examples]),
             "vocabulary": {"words": len(task.vocabulary.words), "answers": len(task.vocabulary.answers)},
             "parameters": count_parameters(model),
         }

@@ -68,6 +68,16 @@ class Vocabulary:
         known: dict[str, int] = self._answers  # type: ignore[attr-defined]
         return known.get(text)
 
+    def coverage(self, annotations: Sequence[Annotation]) -> str:
+        """How many human answers, and of how many questions at least one, can be given."""
+        votes = [sum(a in self._answers for a in x.answers) for x in annotations]  # type: ignore[attr-defined]
+        total = sum(len(x.answers) for x in annotations)
+        some = sum(v > 0 for v in votes)
+        return (
+            f"{len(self.answers):,} answers cover {100 * sum(votes) / max(1, total):.2f} % of human answers and "
+            f"{100 * some / max(1, len(annotations)):.2f} % of questions"
+        )
+
     def fingerprint(self) -> str:
         """SHA-256 of all that decides how text becomes ids."""
         return hashlib.sha256(json.dumps(self._content()).encode()).hexdigest()

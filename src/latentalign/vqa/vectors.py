@@ -17,8 +17,8 @@ def read_vectors(path: Path, words: Sequence[str], size: int) -> tuple[Tensor, T
     places = {word: i for i, word in enumerate(words)}
     vectors, found = torch.zeros(len(words), size), torch.zeros(len(words), dtype=torch.bool)
     for number, line in enumerate(read_lines(path), start=1):
-        parts = line.rstrip().split(" ")
-        if number == 1 and len(parts) == 2:
+        parts = line.rstrip().rsplit(" ", size)  # some words have spaces
+        if number == 1 and len(line.split()) == 2 != size + 1:
             continue  # some files begin with their sizes
         if len(parts) != size + 1:
             raise InputError(f"{path}: line {number} has {len(parts) - 1} numbers, model.embedding is {size}")

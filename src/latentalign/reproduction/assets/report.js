@@ -9,13 +9,14 @@ for (const table of document.querySelectorAll("table.sortable")) {
     head.setAttribute("aria-sort", up ? "ascending" : "descending");
     const key = row => {
       const cell = row.cells[column];
-      return "value" in cell.dataset ? Number(cell.dataset.value) : column ? null : cell.textContent;
+      if ("value" in cell.dataset) return Number(cell.dataset.value);
+      return cell.textContent === "-" ? null : cell.textContent;
     };
     const rows = [...table.tBodies[0].rows];
     rows.sort((a, b) => {
       const [x, y] = [key(a), key(b)];
       if (x === null || y === null) return (x === null) - (y === null);  // what does not exist comes last
-      const order = typeof x === "number" ? x - y : x.localeCompare(y);
+      const order = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y));
       return up ? order : -order;
     });
     table.tBodies[0].append(...rows);
@@ -36,6 +37,9 @@ function viewer() {
   const names = Object.keys(models);
   const state = { model: names.find(n => n.startsWith("variational")) ?? names.at(-1), sentence: 0, using: "posterior",
     unit: "words" };
+
+  let lit = () => {};
+  at("matrix").addEventListener("focusin", event => touched(event, (i, j) => lit(i, j)));
 
   for (const name of names) at("model").add(new Option(name, name));
   radios("using", VIEWS);
@@ -145,13 +149,16 @@ function viewer() {
       if (state.using !== "gold") note.innerHTML = `<b style="width:${(entropy * 1.2).toFixed(2)}rem"></b>${entropy.toFixed(2)}`;
     });
     const light = (i, j) => point(source, target, matrix, i, j);
-    table.onpointerover = table.onfocusin = event => {
-      const cell = event.target.closest("[data-i],[data-j]");
-      if (cell) light(number(cell.dataset.i), number(cell.dataset.j));
-    };
+    table.onpointerover = event => touched(event, light);
+    lit = light;
     table.onpointerleave = () => light(null, null);
     table.onkeydown = event => move(event, target.length, source.length);
     light(null, null);
+  }
+
+  function touched(event, light) {
+    const cell = event.target.closest("[data-i],[data-j]");
+    if (cell) light(number(cell.dataset.i), number(cell.dataset.j));
   }
 
   function number(text) {
@@ -163,6 +170,7 @@ function viewer() {
     cell.scope = upright ? "col" : "row";
     if (i !== null) cell.dataset.i = i;
     if (j !== null) cell.dataset.j = j;
+    cell.tabIndex = 0;
     const span = document.createElement("span");
     span.textContent = word;
     cell.append(span);
@@ -204,5 +212,80 @@ function viewer() {
     else if (j !== null) text = `${target[j]} from ${list || "nothing above 0.1"}`;
     else if (i !== null) text = `${source[i]} to ${list || "nothing above 0.1"}`;
     at("reading").textContent = text;
+  }
+}
+
+/* Pictures: where a model looks, and what it would say if it looked there. */
+const seenData = JSON.parse(document.getElementById("seen-data").textContent);
+if (seenData.models) lookViewer(seenData.models, seenData.pictures);
+
+function lookViewer(models, pictures) {
+  const at = id => document.getElementById(id);
+  const VIEWS = [["prior", "prior p"], ["inferred", "inferred q"], ["posterior", "exact posterior"]];
+  const names = Object.keys(models);
+  const state = { model: names.includes("marginal") ? "marginal" : names.at(-1), question: 0, using: "posterior" };
+
+  for (const name of names) at("look-model").add(new Option(name, name));
+  for (const [value, text] of VIEWS) {
+    const label = document.createElement("label"), input = document.createElement("input");
+    Object.assign(input, { type: "radio", name: "look-using", value, id: `look-${value}` });
+    input.addEventListener("change", () => { state.using = value; draw(); });
+    label.append(input, " ", text);
+    at("look-using").append(label);
+  }
+  at("look-model").addEventListener("change", () => { state.model = at("look-model").value; draw(); });
+  at("look-question").addEventListener("change", () => { state.question = Number(at("look-question").value); draw(); });
+  at("look-previous").addEventListener("click", () => step(-1));
+  at("look-next").addEventListener("click", () => step(1));
+  draw();
+
+  function step(by) {
+    const count = models[state.model].length;
+    state.question = (state.question + by + count) % count;
+    draw();
+  }
+
+  function place(element, [x1, y1, x2, y2]) {
+    const percent = x => `${(100 * x).toFixed(2)}%`;
+    Object.assign(element.style, { left: percent(x1), top: percent(y1), width: percent(x2 - x1), height: percent(y2 - y1) });
+  }
+
+  function draw() {
+    const records = models[state.model], record = records[state.question];
+    at("look-model").value = state.model;
+    at("look-question").replaceChildren(...records.map((r, k) => new Option(r.question, k)));
+    at("look-question").value = state.question;
+    if (!(state.using in record.looks)) state.using = "posterior";
+    for (const [value] of VIEWS) {
+      at(`look-${value}`).checked = value === state.using;
+      at(`look-${value}`).disabled = !(value in record.looks);
+    }
+    at("look-answer").textContent = `It says ${record.predicted}; most people say ${record.answer}.`;
+    const box = at("look"), image = document.createElement("img");
+    box.style.setProperty("--hue", `var(--${state.using})`);
+    Object.assign(image, { src: pictures[record.image_id], alt: `picture ${record.image_id}` });
+    box.replaceChildren(image);
+    const order = record.looks[state.using].map((p, k) => [p, k]).sort((a, b) => b[0] - a[0]);
+    for (const [p, k] of order) {
+      if (p < 0.01) continue;
+      const button = document.createElement("button");
+      button.type = "button";
+      button.style.setProperty("--share", Math.max(p, 0.04).toFixed(3));
+      const says = record.says[k].map(([answer, share]) => `${answer} ${share.toFixed(2)}`).join(", ");
+      const text = `looks here with ${p.toFixed(2)}; if it looked here, it would say ${says}`;
+      button.setAttribute("aria-label", text);
+      const tell = () => { at("look-reading").textContent = text; };
+      button.addEventListener("pointerenter", tell);
+      button.addEventListener("focus", tell);
+      place(button, record.boxes[k]);
+      box.append(button);
+    }
+    for (const gold of record.gold) {
+      const mark = document.createElement("span");
+      mark.className = "gold";
+      place(mark, gold);
+      box.append(mark);
+    }
+    at("look-reading").textContent = "";
   }
 }
