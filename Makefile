@@ -2,13 +2,14 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
+USABLE := $(VENV)/.usable
 READY  := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 2
 
 .PHONY: demo test test-fast faults lint install clean
-demo: $(READY)
+demo: $(USABLE)
 	$(BIN)/latentalign reproduce --data demo --rows soft,variational-sample --jobs 2 --out demo-out \
-	  --set training.epochs=3 --set training.threads=1
+	  --set training.epochs=2 --set training.threads=1
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --durations=10
@@ -26,10 +27,16 @@ lint: $(READY)
 
 install: $(READY)
 
-$(READY): pyproject.toml constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+$(USABLE): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,vqa]"
+	$(PIP) torch
+	$(PIP) -e .
+	touch $@
+
+$(READY): $(USABLE)
+	$(PIP) -e ".[dev,vqa]"
 	touch $@
 
 clean:
