@@ -102,6 +102,17 @@ def safetensors(header: str, rest: bytes) -> bytes:
     return len(header).to_bytes(8, "little") + header.encode() + rest
 
 
+def joined(documents: list[str]) -> bytes:
+    """JSON documents as one list."""
+    return f"[{', '.join(documents)}]".encode()
+
+
+def listed(key: str, *keys: str) -> st.SearchStrategy[bytes]:
+    """An object whose key holds a list of objects."""
+    entries = st.lists(objects(*keys), max_size=3).map(joined)
+    return entries.map(lambda found: b'{"' + key.encode() + b'": ' + found + b"}")
+
+
 TOKENIZER = objects(
     *("kind", "lowercase", "source", "target"), format="latentalign tokenizer", version=1, sha256="0"
 )
@@ -118,6 +129,15 @@ BUILT_UP = {
     "checkpoint, progress.json": JSON.map(str.encode),
     "checkpoint, model.safetensors": st.builds(safetensors, JSON, st.binary(max_size=30)),
     "metrics.jsonl": lines(JSON | ODD_TEXT),
+    "questions.json": listed("questions", "question_id", "image_id", "question", "x"),
+    "annotations.json": listed(
+        "annotations", "question_id", "image_id", "answers", "regions", "question_type"
+    ),
+    "results.json": st.lists(objects("question_id", "answer"), max_size=3).map(joined),
+    "features, bottom-up": lines(fields(NUMBERS | ODD_TEXT, 4, 8).map(lambda line: line.replace(" ", "\t"))),
+    "features, lxmert": lines(fields(NUMBERS | ODD_TEXT, 8, 12).map(lambda line: line.replace(" ", "\t"))),
+    "features.safetensors": st.builds(safetensors, JSON, st.binary(max_size=30)),
+    "text vectors": lines(fields(NUMBERS | st.sampled_from(["der", "Hund", "nan", "1e999"]), 3, 5)),
 }
 
 

@@ -255,6 +255,7 @@ def test_reproduce_trains_rows_writes_tables_and_never_trains_twice(tmp_path, fi
     assert "brackets are gold links" in shown
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert [r["objective"] for r in results] == ["soft", "marginal"]
+    assert "Gradient variance against time" in (tmp_path / "out" / "report.html").read_text()
     assert results[1]["ppl"] == pytest.approx(results[1]["ppl_exact"], rel=1e-5)
     assert b"finished before" in run(*arguments).stderr
     assert "| marginal |" in (tmp_path / "out" / "tables.md").read_text()

@@ -66,7 +66,7 @@ def beside_a_running_one(lab: Lab) -> Iterator[str]:
     first = lab.start(lab.train(run, SAMPLED))
     while not Run(run).history() and not first.ended():
         time.sleep(0.005)
-    yield from lab.run(lab.train(run, SAMPLED)).complaints(2, "--resume", "--overwrite")
+    yield from lab.run(lab.train(run, SAMPLED)).complaints(2, "another process is training here")
     if first.ended():
         yield "the first training has ended"
     first.kill()

@@ -23,7 +23,7 @@ def command(out, demo_files):
     settings = [*data_overrides(demo_files), *SIZES, "training.max_steps=25", "training.checkpoint_steps=3",
                 "search.beam=2"]  # fmt: skip
     return [
-        sys.executable, "-m", "latentalign", "reproduce", "--data=nmt/demo", "--rows=variational-sample",
+        sys.executable, "-m", "latentalign", "reproduce", "--data=nmt/demo", "--rows=rws",
         f"--out={out}", *(f"--set={s}" for s in settings),
     ]  # fmt: skip
 
@@ -39,13 +39,13 @@ def test_killed_in_the_middle_of_a_row_it_ends_as_undisturbed(demo_files, tmp_pa
     process = subprocess.Popen(
         command(cut, demo_files), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
     )
-    pointer = cut / "runs" / "variational-sample-0" / "checkpoint" / "current.json"
+    pointer = cut / "runs" / "rws-0" / "checkpoint" / "current.json"
     until = time.monotonic() + 120
     while not pointer.exists() and time.monotonic() < until:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert not (cut / "rows" / "variational-sample-0.json").exists()
+    assert not (cut / "rows" / "rws-0.json").exists()
     subprocess.run(command(cut, demo_files), check=True, capture_output=True, env=environment)
     assert untimed(cut / "results.json") == untimed(whole / "results.json")
     record = json.loads((cut / "results.json").read_text())[0]
@@ -57,7 +57,6 @@ def test_killed_in_the_middle_of_a_row_it_ends_as_undisturbed(demo_files, tmp_pa
     assert f"{record['ppl']:.3f}" in (cut / "tables.md").read_text()
     page = (cut / "report.html").read_text()
     assert f"{record['ppl']:.3f}" in page
-    assert "Gradient variance against time" in page
     assert record["kmax_curve"][-1] == pytest.approx(record["ppl_exact"], rel=1e-6)
     assert record["kmax_curve"][4] == pytest.approx(record["ppl_kmax5"], rel=1e-6)
 

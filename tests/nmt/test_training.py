@@ -202,6 +202,7 @@ def test_reduced_precision_stays_near_full_precision(demo_files, tmp_path):
     for precision in ("float32", "bf16"):
         config = tiny(
             demo_files, "variational-enum", "training.max_steps=200", "training.log_steps=10",
+            "training.batch_sentences=4", "training.epochs=3",
             "model.dropout=0.0", f"training.precision={precision}",
         )  # fmt: skip
         train(config, Run(tmp_path / precision), resume=False, overwrite=False)
