@@ -16,7 +16,7 @@ from latentalign.cli.tasks import is_vqa
 from latentalign.data.known import materialize
 from latentalign.errors import InputError
 from latentalign.nmt.check import SplitReport, as_json, check
-from latentalign.nmt.task import NMTConfig
+from latentalign.nmt.task import TRANSLATION, NMTConfig
 
 NAME = "check-data"
 
@@ -32,8 +32,9 @@ def command(
         raise InputError(
             f"{recipe}: check-data looks at parallel text; questions are checked when they are read"
         )
-    materialize(recipe)
-    reports = check(recipes.load(recipe, NMTConfig, override or []).data)
+    config = recipes.load(recipe, NMTConfig, override or [])
+    materialize(recipe, TRANSLATION.needed(config))
+    reports = check(config.data)
     result = as_json(reports)
     if json_wanted:
         print(json.dumps(result))

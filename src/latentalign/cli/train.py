@@ -29,8 +29,8 @@ def command(
     changes = list(override or [])
     if objective is not None:
         changes.insert(0, f"objective.name={objective}")
-    materialize(recipe)
     craft = craft_of(recipe)
     config = recipes.load(recipe, craft.recipe, changes)
+    materialize(recipe, craft.needed(config))
     result = craft.train(config, Run(out), resume=resume, overwrite=overwrite)
     show({"run": str(out), "objective": config.objective.name, **result}, as_json=as_json, title="trained")

@@ -180,10 +180,10 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def materialize(recipe: str) -> None:
-    """Generate the data of an embedded recipe where it is not there yet."""
-    # Each is there when the file that is written last is there.
-    if recipe == "nmt/demo" and not (HOME / "demo" / "test.gold").is_file():
-        demo.write(HOME / "demo", overwrite=True)
-    if recipe == "vqa/scenes" and not (HOME / "scenes" / "features.test.safetensors").is_file():
-        scenes.write(HOME / "scenes", overwrite=True)
+def materialize(recipe: str, needed: Path) -> None:
+    """Generate the data of an embedded recipe where it looks for it, unless that file or another is named."""
+    embedded = {"nmt/demo": ("demo", demo.write), "vqa/scenes": ("scenes", scenes.write)}
+    if recipe in embedded and not needed.exists():
+        name, write = embedded[recipe]
+        if needed.parent.absolute() == (HOME / name).absolute():
+            write(HOME / name, overwrite=True)

@@ -208,6 +208,10 @@ class Translation(Craft[NMTConfig, Tokenizer]):
     name = "nmt"
     recipe = NMTConfig
 
+    def needed(self, config: NMTConfig) -> Path:
+        last = config.data.test or config.data.valid
+        return last.gold or last.target
+
     def prepare(self, config: NMTConfig, run: Run) -> None:
         build_caches(config, obtain_tokenizer(config, run), run.cache)
 

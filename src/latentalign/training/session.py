@@ -49,6 +49,10 @@ class Craft(ABC, Generic[C, V]):
     recipe: type[C]
 
     @abstractmethod
+    def needed(self, config: C) -> Path:
+        """The file of the data that is written last: without it the data is not there."""
+
+    @abstractmethod
     def prepare(self, config: C, run: Run) -> None:
         """Vocabulary and cache, made where they are not there yet."""
 

@@ -123,6 +123,9 @@ class Answering(Craft[VQAConfig, Vocabulary]):
     name = "vqa"
     recipe = VQAConfig
 
+    def needed(self, config: VQAConfig) -> Path:
+        return (config.data.test or config.data.valid).features
+
     def prepare(self, config: VQAConfig, run: Run) -> None:
         if not run.tokenizer.is_file():
             examples = read_split(config.data.train, seed=config.data.split_seed)
