@@ -192,6 +192,7 @@ class Lab:
         if time.monotonic() > self.deadline:
             raise OutOfTimeError
         errors, began = self.path("errors"), time.monotonic()
+        errors.touch()  # a child may be killed before it has made anything
         pid = os.fork()
         if pid == 0:
             behave(action, errors, stdin)
