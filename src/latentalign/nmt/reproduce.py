@@ -262,9 +262,9 @@ def page_of(
 
 
 SHOWN = {
-    "ppl": Column("", "ppl", 3), "BLEU": Column("", "bleu", 1), "entropy": Column("", "entropy_prior", 2),
-    "AER p": Column("", "aer_prior", 3), "AER q": Column("", "aer_inferred", 3),
-    "AER post.": Column("", "aer_posterior", 3), "seconds": Column("", "seconds", 0),
+    "ppl": Column("", "ppl", 3), "exact": Column("", "ppl_exact", 3), "BLEU": Column("", "bleu", 1),
+    "H(p)": Column("", "entropy_prior", 2), "AER p": Column("", "aer_prior", 3), "q": Column("", "aer_inferred", 3),
+    "post.": Column("", "aer_posterior", 3), "sec.": Column("", "seconds", 0),
 }  # fmt: skip
 """What fits a terminal of 80 columns."""
 
@@ -306,7 +306,8 @@ def draw_yardsticks(console: Console) -> None:
     pairs = demo.splits(0, 0, 1000)["test"]
     floor = demo.statistics(pairs).floor_perplexity
     console.print(
-        "ppl is each model's own honest perplexity on the test set; AER of prior p, inferred q, exact posterior\n"
+        "ppl is each model's own honest perplexity, exact sums over all alignments; H(p): entropy of the prior;\n"
+        "AER of prior p, inferred q and exact posterior\n"
         f"the grammar's own perplexity on this test set, the floor: {floor:.3f}\n",
         highlight=False,
     )
