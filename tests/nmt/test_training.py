@@ -27,6 +27,7 @@ pytestmark = pytest.mark.slow  # trains a small model first
 def test_every_objective_lowers_its_own_bound_in_200_steps(name, demo_files, tmp_path):
     config = tiny(
         demo_files, name, "training.max_steps=200", "training.log_steps=20", "training.epochs=100",
+        "training.batch_sentences=8",
         "training.learning_rate=3e-3", "training.validate_steps=200",
     )  # fmt: skip
     result = train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
