@@ -197,7 +197,7 @@ def sigterm(lab: Lab, scale: float) -> Tally:
 def processes(lab: Lab, scale: float) -> Tally:
     """As `resume`, with two processes under torchrun, one of which is killed."""
     tally = lab.tally("kill -9 of one of two processes, both resumed", "bit for bit as undisturbed")
-    for number, name in enumerate(spread(["soft", "variational-sample", "relaxed"], fraction(scale, 3))):
+    for number, name in enumerate(spread(list(OBJECTIVES), fraction(scale, len(OBJECTIVES)))):
         whole, cut = lab.path("whole"), lab.path("cut")
         sets = [f"objective.name={name}", f"training.max_steps={STEPS}", f"training.checkpoint_steps={CUT}",
                 "training.batch_sentences=2"]  # fmt: skip
