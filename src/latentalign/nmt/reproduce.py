@@ -12,7 +12,6 @@ from rich.console import Console
 from latentalign import config as recipes
 from latentalign.core.objectives import OBJECTIVES
 from latentalign.data import demo
-from latentalign.errors import InputError
 from latentalign.nmt.align import encode_pairs, in_order
 from latentalign.nmt.figures import draw_in_terminal, paper_figures
 from latentalign.nmt.link_formats import read_gold
@@ -20,7 +19,18 @@ from latentalign.nmt.task import NMTConfig, Trained
 from latentalign.reproduction import curves, paper
 from latentalign.reproduction.claims import judge
 from latentalign.reproduction.page import Page, picture_sections, table_sections, write_page
-from latentalign.reproduction.rows import Plan, Row, RowFailed, by_row, child, choose, train_rows
+from latentalign.reproduction.rows import (
+    Plan,
+    Row,
+    RowFailed,
+    by_row,
+    child,
+    choose,
+    recipe_of,
+    require_test,
+    settings_of,
+    train_rows,
+)
 from latentalign.reproduction.tables import Column, Table, claims_table, figure_table, markdown
 from latentalign.reproduction.terminal import show_files, show_table
 from latentalign.textfiles import read_parallel
@@ -74,8 +84,8 @@ def plan_for(
     known = ABLATIONS if ablations else ROWS
     others = [] if ablations else [Row(name, name) for name in OBJECTIVES if name not in OBJECTIVE_ROWS]
     chosen = choose(rows, [*known, *others]) if rows else known
-    given = [*overrides, *([f"training.max_minutes={budget}"] if budget else [])]
-    recipe = data if data.endswith(".toml") or "/" in data else f"nmt/{data}"
+    given = settings_of(overrides, budget)
+    recipe = recipe_of(data, "nmt")
     if data == "demo":
         given = [*generated(out / "data"), *given]
     return Plan(
@@ -95,10 +105,7 @@ def plan_for(
 
 def checked(recipe: str, overrides: Sequence[str]) -> NMTConfig:
     """The recipe, if it has all that rows need."""
-    config = recipes.load(recipe, NMTConfig, overrides)
-    if config.data.test is None:
-        raise InputError(f"{recipe}: rows are compared on a test set, and the recipe has no [data.test]")
-    return config
+    return require_test(recipe, recipes.load(recipe, NMTConfig, overrides))
 
 
 def generated(folder: Path) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -19,6 +19,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from latentalign.errors import InputError, LatentAlignError
 from latentalign.training.checkpoint import write_json_atomic
 from latentalign.training.run import Run
+from latentalign.training.session import Recipe
+
+C = TypeVar("C", bound=Recipe)
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,23 @@ class Plan:
         """Where rows are trained, evaluated and diagnosed."""
         given = [o.partition("=")[2] for o in self.overrides if o.startswith("training.device=")]
         return given[-1] if given else "cpu"
+
+
+def require_test(recipe: str, config: C) -> C:
+    """The recipe, if it has all that rows need."""
+    if config.data.test is None:  # type: ignore[attr-defined]
+        raise InputError(f"{recipe}: rows are compared on a test set, and the recipe has no [data.test]")
+    return config
+
+
+def recipe_of(data: str, task: str) -> str:
+    """The recipe that a name of data stands for."""
+    return data if data.endswith(".toml") or "/" in data else f"{task}/{data}"
+
+
+def settings_of(overrides: Sequence[str], budget: float | None) -> list[str]:
+    """What is set differently from the recipe in all rows."""
+    return [*overrides, *([f"training.max_minutes={budget}"] if budget else [])]
 
 
 def choose(names: Sequence[str], known: Sequence[Row]) -> list[Row]:

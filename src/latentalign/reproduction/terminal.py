@@ -26,7 +26,7 @@ def show_table(
     console: Console, title: str, shown: Mapping[str, Column], results: Sequence[dict[str, Any]]
 ) -> None:
     """A line for each row of the results."""
-    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("row", no_wrap=True)
     for heading in shown:
         table.add_column(heading, justify="right")

@@ -11,11 +11,19 @@ from rich.console import Console
 
 from latentalign import config as recipes
 from latentalign.data import scenes
-from latentalign.errors import InputError
 from latentalign.reproduction import curves, paper
 from latentalign.reproduction.claims import judge
 from latentalign.reproduction.page import Page, picture_sections, table_sections, write_page
-from latentalign.reproduction.rows import Plan, Row, by_row, choose, train_rows
+from latentalign.reproduction.rows import (
+    Plan,
+    Row,
+    by_row,
+    choose,
+    recipe_of,
+    require_test,
+    settings_of,
+    train_rows,
+)
 from latentalign.reproduction.tables import Column, Table, claims_table, figure_table, markdown
 from latentalign.reproduction.terminal import show_files, show_table
 from latentalign.training.checkpoint import write_bytes_atomic, write_json_atomic
@@ -49,8 +57,8 @@ def plan_for(
 ) -> Plan:
     """A plan for the scenes, a known data set or any recipe; scenes are generated into `out`."""
     chosen = choose(rows, ROWS) if rows else ROWS
-    given = [*overrides, *([f"training.max_minutes={budget}"] if budget else [])]
-    recipe = data if data.endswith(".toml") or "/" in data else f"vqa/{data}"
+    given = settings_of(overrides, budget)
+    recipe = recipe_of(data, "vqa")
     if data == "scenes":
         given = [*generated(out / "data"), *given]
     return Plan(
@@ -69,10 +77,7 @@ def plan_for(
 
 def checked(recipe: str, overrides: Sequence[str]) -> VQAConfig:
     """The recipe, if it has all that rows need."""
-    config = recipes.load(recipe, VQAConfig, overrides)
-    if config.data.test is None:
-        raise InputError(f"{recipe}: rows are compared on a test set, and the recipe has no [data.test]")
-    return config
+    return require_test(recipe, recipes.load(recipe, VQAConfig, overrides))
 
 
 def generated(folder: Path) -> list[str]:
