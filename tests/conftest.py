@@ -11,8 +11,6 @@ with install_import_hook("latentalign", "beartype.beartype"):
 
 import torch
 
-torch.set_num_threads(1)  # two workers share two cores
-
 DATA = Path(
     os.environ.get("LATENTALIGN_DATA", Path(__file__).resolve().parents[1].parent / "shared" / "data")
 )
@@ -21,6 +19,7 @@ DATA = Path(
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)
+    torch.set_num_threads(1)  # two workers share two cores; a run that was loaded may have asked for more
 
 
 @pytest.fixture

@@ -76,8 +76,9 @@ def test_bleu_of_summed_statistics_is_bleu_and_its_interval_holds_the_difference
     statistics = np.array(metric._extract_corpus_statistics(outputs, [references]))
     assert corpus_bleu(statistics.sum(0)) == pytest.approx(metric.corpus_score(outputs, [references]).score)
     worse = np.array(metric._extract_corpus_statistics(["x y", "a b", "ich"], [references]))
-    low, _ = bleu_interval([statistics], [worse])
-    assert low > 0
+    low, high = bleu_interval([statistics], [worse])
+    lead = corpus_bleu(statistics.sum(0)) - corpus_bleu(worse.sum(0))
+    assert 0 < low < lead < high, "sentences differ, so the lead depends on which are drawn"
     assert bleu_interval([statistics], [statistics]) == (0.0, 0.0)
     ones = np.ones((1, 5))
     assert ratio_interval(ones, 0 * ones, np.full(5, 2.0)) == (0.5, 0.5)
