@@ -241,10 +241,13 @@ def test_a_failed_row_does_not_lose_the_others(tmp_path, files):
     small = [f"--set={o}" for o in (*SIZES, "training.max_steps=3", "search.beam=2")]
     (tmp_path / "out" / "runs" / "marginal-0").mkdir(parents=True)
     (tmp_path / "out" / "runs" / "marginal-0" / "tokenizer.json").write_text("damaged")
-    done = run("reproduce", "--out", tmp_path / "out", "--rows", "marginal,soft", *small)
+    done = run("reproduce", "--out", tmp_path / "out", "--rows", "marginal,soft", *small, code=4)
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert [r["objective"] for r in results] == ["soft"]
     assert b"failed" in done.stderr
+    assert "tokenizer.json" in (tmp_path / "out" / "tables.md").read_text(), (
+        "the row and its reason stand there too"
+    )
 
 
 def test_reproduce_trains_rows_writes_tables_and_never_trains_twice(tmp_path, files):

@@ -62,7 +62,7 @@ log_steps = 1
 threads = 1
 """
 T = TypeVar("T")
-TIMES = ("seconds", "tokens_per_second")
+TIMES = ("seconds", "tokens_per_second", "peak_memory_mb")
 PATIENCE = 120.0
 """Seconds after which a child that should have ended is given up."""
 

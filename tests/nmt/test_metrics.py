@@ -57,7 +57,7 @@ def test_kmax_of_all_members_is_exact(trained):
 @torch.no_grad()
 def test_the_curve_over_k_agrees_with_single_evaluations(trained):
     latent = trained.model.latent(pair_batch([[5, 6, 7, 8]], [[5, 6]]))
-    curve = kmax_curve(latent, 10)
+    curve = kmax_curve(latent)
     assert curve.shape[-1] == 4
     for k in (1, 2, 4):
         torch.testing.assert_close(curve[..., k - 1], measured(latent, f"kmax:{k}")["ppl"])

@@ -1,6 +1,7 @@
 """One command from nothing to a page; stopped in the middle of a row, it goes on as if nothing had happened."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -59,6 +60,14 @@ def test_killed_in_the_middle_of_a_row_it_ends_as_undisturbed(demo_files, tmp_pa
     assert f"{record['ppl']:.3f}" in page
     assert record["kmax_curve"][-1] == pytest.approx(record["ppl_exact"], rel=1e-6)
     assert record["kmax_curve"][4] == pytest.approx(record["ppl_kmax5"], rel=1e-6)
+    details = json.loads((cut / "details" / "rws-0.json").read_text())
+    tokens = sum(details["tokens"])
+    for name in ("ppl", "ppl_exact", "ppl_soft", "ppl_kmax5"):
+        assert math.exp(-sum(details["scores"][name]) / tokens) == pytest.approx(record[name], rel=1e-5)
+    assert sum(details["scores"]["entropy_prior"]) / tokens == pytest.approx(
+        record["entropy_prior"], rel=1e-5
+    )
+    assert record["samples"] == 5
 
 
 def test_rows_and_ablations_are_known_by_name_and_their_settings_exist():

@@ -6,31 +6,97 @@ import json
 import pytest
 from rich.console import Console
 
+from latentalign import config as recipes
 from latentalign.errors import InputError
-from latentalign.reproduction.rows import Plan, Row, finished_rows, require_same_settings
-from latentalign.reproduction.tables import Column
+from latentalign.nmt.task import NMTConfig
+from latentalign.reproduction import rows as rows_module
+from latentalign.reproduction.rows import (
+    Plan,
+    Row,
+    RowFailed,
+    finished_rows,
+    require_same_settings,
+    train_rows,
+)
+from latentalign.reproduction.tables import Column, failures_table, markdown
 from latentalign.reproduction.terminal import show_table
 
 SOFT, MARGINAL = Row("soft", "soft"), Row("marginal", "marginal")
 
 
 def plan(out, *overrides, rows=(SOFT,), seeds=(0,)):
+    config = recipes.load("nmt/demo", NMTConfig, [f"data.train.source={out}/train.de", *overrides])
     return Plan(
-        "nmt/demo", rows, seeds, out, ("ppl",), epochs=1, overrides=overrides, order=("soft", "marginal")
+        "nmt/demo", rows, seeds, out, ("ppl",), config=config, overrides=overrides, order=("soft", "marginal")
     )
 
 
+def begin(made, row, seed):
+    path = made.settings_of(row.name, seed)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(made.settings(row)))
+
+
 def finish(made, row, seed):
+    begin(made, row, seed)
     path = made.finished(row.name, seed)
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"row": row.name, "seed": seed, "settings": made.settings(row)}))
+    path.write_text(json.dumps({"row": row.name, "seed": seed}))
 
 
-def test_rows_of_another_training_are_refused_and_threads_are_free(tmp_path):
-    finish(plan(tmp_path, "training.epochs=3"), SOFT, 0)
-    require_same_settings(plan(tmp_path, "training.epochs=3", "training.threads=1"))
-    with pytest.raises(InputError, match=r"other settings \(training.epochs=3, training.epochs=8\)"):
-        require_same_settings(plan(tmp_path, "training.epochs=8"))
+@pytest.mark.parametrize("leave", [begin, finish])
+@pytest.mark.parametrize("rows", [(SOFT,), (MARGINAL,)])
+def test_rows_of_another_training_are_refused_and_threads_are_free(rows, leave, tmp_path):
+    leave(plan(tmp_path, "training.epochs=3", "training.clip=4"), SOFT, 0)
+    same = ("training.clip=4", "training.epochs=3", "training.threads=1")
+    require_same_settings(plan(tmp_path, *same, rows=rows))
+    with pytest.raises(
+        InputError, match=r"soft-0 was trained with other settings \(training.epochs = 3, now 8\)"
+    ):
+        require_same_settings(plan(tmp_path, "training.epochs=8", "training.clip=4", rows=rows))
+
+
+def test_a_row_with_settings_of_its_own_is_another_row(tmp_path):
+    finish(plan(tmp_path), SOFT, 0)
+    with pytest.raises(InputError, match=r"\(soft, now soft model.dropout=0\)"):
+        require_same_settings(plan(tmp_path, rows=(Row("soft", "soft", ("model.dropout=0",)),)))
+
+
+def test_a_folder_may_be_moved_and_a_row_of_unknown_settings_is_refused(tmp_path):
+    (tmp_path / "here").mkdir()
+    finish(plan(tmp_path / "here"), SOFT, 0)
+    (tmp_path / "here").rename(tmp_path / "there")
+    require_same_settings(plan(tmp_path / "there"))
+    plan(tmp_path / "there").settings_of("soft", 0).unlink()
+    with pytest.raises(InputError, match="how soft-0 was trained is not known"):
+        require_same_settings(plan(tmp_path / "there"))
+
+
+def test_a_figure_beyond_all_numbers_is_null_and_loses_no_row(tmp_path, monkeypatch):
+    answers = {"train": dict.fromkeys(("warm_start", "samples")), "evaluate": {"ppl": float("inf")}}
+    for name in ("seconds", "tokens_per_second", "peak_memory_mb", "epochs", "steps"):
+        answers["train"][name] = 1.0
+    monkeypatch.setattr(rows_module, "child", lambda arguments, log, tell: answers[arguments[0]])
+    results, failures = train_rows(plan(tmp_path))
+    assert (results[0]["ppl"], failures) == (None, [])
+
+
+def test_a_failed_row_names_its_reason_and_code_and_a_full_disk_is_one(tmp_path, monkeypatch):
+    def answer(arguments, log, tell):
+        if "--objective=soft" in arguments:
+            raise RowFailed("ended with 3: [data.test] [/odd]", 3)
+        if arguments[0] == "evaluate":
+            return {"ppl": 2.0}
+        return dict.fromkeys(("seconds", "tokens_per_second", "peak_memory_mb", "epochs", "steps", "warm_start",
+                              "samples"), 1)  # fmt: skip
+
+    monkeypatch.setattr(rows_module, "child", answer)
+    results, failures = train_rows(plan(tmp_path, rows=(SOFT, MARGINAL)))
+    assert [r["row"] for r in results] == ["marginal"]
+    assert [(f.row, f.code, str(f)) for f in failures] == [
+        ("soft", 3, "soft, seed 0: ended with 3: [data.test] [/odd]")
+    ]
+    assert "ended with 3" in markdown(failures_table(failures))
 
 
 def test_rows_finished_by_earlier_commands_stay_in_the_tables(tmp_path):

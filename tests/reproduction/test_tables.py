@@ -7,8 +7,8 @@ import pytest
 import sacrebleu
 
 from latentalign.errors import InputError
-from latentalign.reproduction.claims import bleu_interval, corpus_bleu, judge, ratio_interval, summed
-from latentalign.reproduction.paper import NMT, NMT_CLAIMS, VQA_CLAIMS, Claim
+from latentalign.reproduction.claims import bleu_evidence, corpus_bleu, judge, ratio_evidence, summed
+from latentalign.reproduction.paper import NMT, NMT_CLAIMS, VQA, VQA_CLAIMS, Claim
 from latentalign.reproduction.rows import Row, choose
 from latentalign.reproduction.tables import Column, claims_table, figure_table, markdown
 
@@ -44,8 +44,8 @@ def written(folder, name, **details):
 @pytest.mark.parametrize(("gain", "verdict"), [(0.5, "seen"), (-0.5, "not seen"), (0.0, "undecided")])
 def test_a_claim_is_judged_by_resampling_sentences(gain, verdict, tmp_path):
     noise = np.random.default_rng(0).normal(size=200)
-    written(tmp_path, "marginal", tokens=[10.0] * 200, log_prob=(noise + 10 * gain).tolist())
-    written(tmp_path, "soft", tokens=[10.0] * 200, log_prob=(noise - noise[::-1] * 0.1).tolist())
+    written(tmp_path, "marginal", tokens=[10.0] * 200, scores={"ppl": (noise + 10 * gain).tolist()})
+    written(tmp_path, "soft", tokens=[10.0] * 200, scores={"ppl": (noise - noise[::-1] * 0.1).tolist()})
     results = [record("marginal", ppl=2.0), record("soft", ppl=3.0)]
     claim = Claim("lower", "ppl", "marginal", "soft")
     (found,) = judge([claim], results, lambda row, seed: tmp_path / f"{row}-{seed}.json")
@@ -76,20 +76,24 @@ def test_bleu_of_summed_statistics_is_bleu_and_its_interval_holds_the_difference
     statistics = np.array(metric._extract_corpus_statistics(outputs, [references]))
     assert corpus_bleu(statistics.sum(0)) == pytest.approx(metric.corpus_score(outputs, [references]).score)
     worse = np.array(metric._extract_corpus_statistics(["x y", "a b", "ich"], [references]))
-    low, high = bleu_interval([statistics], [worse])
+    found = bleu_evidence([statistics], [worse])
     lead = corpus_bleu(statistics.sum(0)) - corpus_bleu(worse.sum(0))
-    assert 0 < low < lead < high, "sentences differ, so the lead depends on which are drawn"
-    assert bleu_interval([statistics], [statistics]) == (0.0, 0.0)
+    assert found.lead == pytest.approx(lead)
+    assert 0 < found.interval[0] < lead < found.interval[1], "the lead depends on which sentences are drawn"
+    assert bleu_evidence([statistics], [statistics]).interval == (0.0, 0.0)
     ones = np.ones((1, 5))
-    assert ratio_interval(ones, 0 * ones, np.full(5, 2.0)) == (0.5, 0.5)
+    found = ratio_evidence(ones, 0 * ones, np.full(5, 2.0))
+    assert (found.lead, found.interval, found.examples) == (0.5, (0.5, 0.5), 5)
 
 
 def test_seeds_that_disagree_widen_the_interval_and_groups_are_drawn_together():
     steady, shaky = np.ones((2, 50)), np.stack([np.full(50, 0.0), np.full(50, 2.0)])
     weights, nothing = np.ones(50), np.zeros((1, 50))
-    assert ratio_interval(steady, nothing, weights) == (1.0, 1.0)
-    low, high = ratio_interval(shaky, nothing, weights)
-    assert (low, high) == (0.0, 2.0)
+    assert ratio_evidence(steady, nothing, weights).interval == (1.0, 1.0)
+    assert ratio_evidence(shaky, nothing, weights).interval == (0.0, 2.0)
+    # Two measurements of the same runs differ by the same in every seed, however much the seeds differ.
+    assert ratio_evidence(shaky + 1, shaky, weights, paired=True).interval == (1.0, 1.0)
+    assert ratio_evidence(shaky + 1, shaky, weights).interval == (-1.0, 3.0)
     assert summed(np.array([[1.0, 2.0, 4.0]]), [7, 9, 7]).tolist() == [[5.0, 2.0]]
     assert summed(np.array([1.0, 1.0, 1.0]), [7, 9, 7]).tolist() == [2.0, 1.0]
 
@@ -101,10 +105,27 @@ def test_one_row_measured_in_two_ways_is_compared_seed_by_seed(tmp_path):
     assert found["verdict"] == "seen"
 
 
+@pytest.mark.parametrize(("figure", "verdict"), [("entropy_prior", "seen"), ("ppl", "undecided")])
+def test_entropies_have_intervals_and_few_examples_decide_nothing(figure, verdict, tmp_path):
+    count = 200 if figure == "entropy_prior" else 20
+    low = 1 + np.random.default_rng(0).random(count)
+    sharp, blunt = (low, low + 0.5) if figure == "entropy_prior" else (low + 0.5, low)
+    for name, values in (("marginal", sharp), ("soft", blunt)):
+        written(tmp_path, name, tokens=[1.0] * count, scores={figure: values.tolist()})
+    results = [record("marginal", **{figure: 1.5}), record("soft", **{figure: 2.0})]
+    claim = Claim("better", figure, "marginal", "soft")
+    (found,) = judge([claim], results, lambda row, seed: tmp_path / f"{row}-{seed}.json")
+    assert found["lead"] == pytest.approx(0.5)
+    assert (found["verdict"], found["examples"]) == (verdict, count)
+
+
 def test_every_claim_is_true_of_the_paper_itself():
-    for claim in NMT_CLAIMS:
-        first = NMT[claim.better].get("ppl" if claim.figure == "ppl_exact" else claim.figure)
-        second = NMT[claim.worse].get(claim.other or claim.figure)
-        if first is not None and second is not None:
-            assert (first > second) if claim.higher_is_better else (first < second), claim.text
-    assert all(claim.text for claim in VQA_CLAIMS)
+    told = 0
+    for claims, figures in ((NMT_CLAIMS, NMT), (VQA_CLAIMS, VQA)):
+        for claim in claims:
+            first = figures.get(claim.better, {}).get("ppl" if claim.figure == "ppl_exact" else claim.figure)
+            second = figures.get(claim.worse, {}).get(claim.other or claim.figure)
+            if first is not None and second is not None:
+                told += 1
+                assert (first > second) if claim.higher_is_better else (first < second), claim.text
+    assert told == 36, "all but SVI, K = 1 and soft attention's K-max, for which the paper gives no figures"

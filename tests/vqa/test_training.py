@@ -119,8 +119,9 @@ def test_weights_of_a_questions_answers_sum_to_one(trained):
 def test_details_hold_every_question_and_some_looks(trained, pictures):
     found = details(trained, "test", questions=5)
     result = evaluate(trained, "test")
-    assert -np.mean(found["log_prob"]) == pytest.approx(result["nll"], rel=1e-9)
-    assert 100 * np.mean(found["accuracies"]) == pytest.approx(result["accuracy"])
+    assert -np.mean(found["scores"]["nll"]) == pytest.approx(result["nll"], rel=1e-9)
+    assert np.mean(found["scores"]["entropy_prior"]) == pytest.approx(result["entropy_prior"], rel=1e-6)
+    assert np.mean(found["scores"]["accuracy"]) == pytest.approx(result["accuracy"])
     assert len(found["looks"]) == 5
     for record in found["looks"]:
         for shares in record["looks"].values():

@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from latentalign.bench.counting import counting
-from latentalign.bench.memory import peak_memory_mb
 from latentalign.bench.sentences import Same, spread
 from latentalign.bench.workload import SOFT, Preset, Workload
 from latentalign.core.predict import parse_predict
@@ -20,6 +19,7 @@ from latentalign.nmt.decode import Translator
 from latentalign.nmt.inference_network import InferenceConfig
 from latentalign.nmt.model import ModelConfig
 from latentalign.training.loop import Trainer, TrainingConfig
+from latentalign.training.memory import peak_memory_mb
 from latentalign.training.objective import ObjectiveConfig
 from latentalign.training.run import Run
 

@@ -18,7 +18,7 @@ def command(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run directories of the same data")],
     out: Annotated[Path, typer.Option(help="the page")],
     split: Annotated[str, typer.Option(help="train, valid or test")] = "test",
-    sentences: Annotated[int, typer.Option(help="alignments to look at")] = 50,
+    sentences: Annotated[int, typer.Option(help="alignments to look at", min=1)] = 50,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the page")] = False,
     device: DeviceOption = "cpu",
 ) -> None:

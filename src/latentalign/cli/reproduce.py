@@ -40,12 +40,16 @@ def command(
         if ablations:
             raise InputError("--ablations are of translation")
         plan = vqa.plan_for(data or "scenes", names, **chosen)
-        vqa.show(plan, vqa.reproduce(plan))
-        return
-    from latentalign.nmt import reproduce as nmt
+        results, failures = vqa.reproduce(plan)
+        vqa.show(plan, results)
+    else:
+        from latentalign.nmt import reproduce as nmt
 
-    plan = nmt.plan_for(data or "demo", names, **chosen, ablations=ablations)
-    nmt.show(plan, nmt.reproduce(plan, ablations=ablations))
+        plan = nmt.plan_for(data or "demo", names, **chosen, ablations=ablations)
+        results, failures = nmt.reproduce(plan, ablations=ablations)
+        nmt.show(plan, results)
+    if failures:
+        raise typer.Exit(failures[0].code)
 
 
 def task_of(task: str | None, data: str | None) -> str:

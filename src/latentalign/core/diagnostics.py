@@ -73,7 +73,7 @@ def soft_gap(latent: Latent[Any], curvature: Float[Tensor, "*batch"], *, proven:
     prior = latent.categorical("soft_gap").prior
     exists = prior.mask.any(-1)
     gap: Tensor = (marginal(latent).value.exp() - latent.soft().exp()).abs().masked_fill(~exists, 0.0)
-    spread = (1 - (prior.mean**2).sum(-1)).masked_fill(~exists, 0.0)
+    spread = (1 - (prior.mean**2).sum(-1)).clamp(min=0.0).masked_fill(~exists, 0.0)
     return SoftGap(gap, curvature, curvature / 2 * spread, proven)
 
 

@@ -59,6 +59,7 @@ class SumAndSample:
     baseline: Baseline = soft_baseline
 
     families = ("categorical",)
+    n = 1  # draws of the rest
 
     def __post_init__(self) -> None:
         require_count("k", self.k)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,14 +17,12 @@ from latentalign.nmt.data import build_cache
 from latentalign.nmt.decode import pair_batch
 from latentalign.nmt.link_formats import read_gold
 from latentalign.nmt.links import Gold, word_links
-from latentalign.nmt.metrics import KMAX, kmax_curve, split_of, text_scores, translated
+from latentalign.nmt.metrics import KMAX, kmax_curve, mean_entropy, split_of, text_scores, translated
 from latentalign.nmt.task import Trained, evaluation_batches
 from latentalign.nmt.translate import Settings
 from latentalign.textfiles import read_parallel
 from latentalign.training.loop import perplexity
 
-CURVE = 200
-"""Members up to which K-max perplexities are kept, where a source has as many."""
 LONGEST = 22
 """Words of a sentence that fits a page."""
 
@@ -37,7 +36,6 @@ def details(trained: Trained, split_name: str, outputs: Sequence[str], *, senten
     found["bleu_statistics"] = bleu_statistics(trained, outputs, references)
     found["outputs"] = list(outputs)
     if trained.model.family == "categorical":
-        found["kmax_curve"] = perplexities_by_k(trained, split_name)
         by_kmax = translated(trained, split, Settings(predict=f"kmax:{KMAX}"))
         scores = text_scores(
             by_kmax,
@@ -51,36 +49,38 @@ def details(trained: Trained, split_name: str, outputs: Sequence[str], *, senten
 
 
 @torch.no_grad()
-def sentence_scores(trained: Trained, split_name: str) -> dict[str, list[float]]:
-    """Tokens and log-probability of every sentence under the model's own predictive."""
+def sentence_scores(trained: Trained, split_name: str) -> dict[str, Any]:
+    """Tokens of every sentence, its log-probability under every predictive, the prior's entropy; K-max for all K."""
     split = split_of(trained, split_name)
     corpus = build_cache(trained.tokenizer, split, trained.run.cache / split_name, max_length=None)
-    own = parse_predict(trained.objective.predict)
     device = trained.model.head.output.weight.device
-    tokens, log_prob = [0.0] * len(corpus), [0.0] * len(corpus)
+    tokens = [0.0] * len(corpus)
+    scores: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(corpus))
+    by_k = np.zeros(max(len(corpus.source(i)) for i in range(len(corpus))))
     torch.manual_seed(trained.config.training.seed)
     for batch in evaluation_batches(corpus):
-        values = log_predictive(trained.model.latent(batch.to(device)), own).double().sum(-1).tolist()
-        counts = batch.target_mask.sum(-1).tolist()
-        for i, value, count in zip(batch.index.tolist(), values, counts, strict=True):
-            tokens[i], log_prob[i] = count, value
-    return {"tokens": tokens, "log_prob": log_prob}
-
-
-@torch.no_grad()
-def perplexities_by_k(trained: Trained, split_name: str) -> list[float]:
-    """Perplexity when only the K most probable members are averaged over, K = 1..T."""
-    split = split_of(trained, split_name)
-    corpus = build_cache(trained.tokenizer, split, trained.run.cache / split_name, max_length=None)
-    device = trained.model.head.output.weight.device
-    longest = min(CURVE, max(len(corpus.source(i)) for i in range(len(corpus))))
-    total, tokens = np.zeros(longest), 0
-    for batch in evaluation_batches(corpus):
         latent = trained.model.latent(batch.to(device))
-        curve = kmax_curve(latent, longest).double().sum((0, 1)).cpu().numpy()
-        total += np.pad(curve, (0, longest - len(curve)), mode="edge")
-        tokens += batch.tokens
-    return [perplexity(float(x), tokens) for x in total]
+        values = {"ppl_soft": latent.soft(), "entropy_prior": mean_entropy(latent.prior.mean)}
+        if trained.model.family == "categorical":
+            curve = kmax_curve(latent)
+            values |= {f"ppl_kmax{k}": curve[..., min(k, curve.shape[-1]) - 1] for k in (1, KMAX)}
+            values["ppl_exact"] = curve[..., -1]
+            summed = curve.double().sum((0, 1)).cpu().numpy()
+            by_k += np.pad(summed, (0, len(by_k) - len(summed)), mode="edge")
+        own = {"exact": "ppl_exact", "soft": "ppl_soft"}.get(trained.objective.predict)
+        values["ppl"] = (
+            values[own] if own else log_predictive(latent, parse_predict(trained.objective.predict))
+        )
+        for i, count in zip(batch.index.tolist(), batch.target_mask.sum(-1).tolist(), strict=True):
+            tokens[i] = count
+        for name, value in values.items():
+            for i, total in zip(batch.index.tolist(), value.double().sum(-1).tolist(), strict=True):
+                scores[name][i] = total
+    found: dict[str, Any] = {"tokens": tokens, "scores": dict(scores)}
+    if trained.model.family == "categorical":
+        found["kmax_curve"] = [perplexity(float(x), int(sum(tokens))) for x in by_k]
+        found["ppl_kmax1"] = found["kmax_curve"][0]
+    return found
 
 
 def bleu_statistics(trained: Trained, outputs: Sequence[str], references: Sequence[str]) -> list[list[int]]:

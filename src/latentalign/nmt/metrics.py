@@ -12,7 +12,6 @@ from torch import Tensor
 
 from latentalign.core.distributions import Categorical
 from latentalign.core.latent import Latent
-from latentalign.core.numerics import log_sum_exp
 from latentalign.core.predict import ExactPredict, KMaxPredict, log_predictive, parse_predict
 from latentalign.errors import InputError
 from latentalign.nmt.align import encode_pairs, word_alignments
@@ -128,15 +127,12 @@ def measured(latent: Latent[Any], how: str) -> dict[str, Tensor]:
     return found
 
 
-def kmax_curve(latent: Latent[Any], largest: int) -> Tensor:
-    """log p under the k most probable members, k = 1..largest, from one enumeration: (*batch, k)."""
+def kmax_curve(latent: Latent[Any]) -> Tensor:
+    """log p under the k most probable members, k = 1..T, from one enumeration: (*batch, k); 0 without a query."""
     each = latent.log_likelihood(latent.prior.enumerate())
     log_prob, order = latent.prior.log_probs.sort(dim=-1, descending=True)
-    joint = (log_prob + each.gather(-1, order))[..., :largest]
-    found = [
-        log_sum_exp(joint[..., :k]) - log_sum_exp(log_prob[..., :k]) for k in range(1, joint.shape[-1] + 1)
-    ]
-    return torch.stack(found, -1).nan_to_num(0.0)
+    joint = log_prob + each.gather(-1, order)
+    return (joint.logcumsumexp(-1) - log_prob.logcumsumexp(-1)).nan_to_num(0.0)
 
 
 def translated(trained: Trained, split: SplitConfig, settings: Settings) -> list[str]:

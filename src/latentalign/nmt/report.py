@@ -10,7 +10,7 @@ from latentalign.nmt.figures import paper_figures
 from latentalign.nmt.metrics import evaluate
 from latentalign.nmt.task import Trained
 from latentalign.reproduction import curves
-from latentalign.reproduction.page import Page, Section, picture_sections
+from latentalign.reproduction.page import Page, Section, free_name, picture_sections
 from latentalign.reproduction.tables import Column, figure_table
 
 COLUMNS = (
@@ -27,8 +27,7 @@ def page_of_runs(folders: Sequence[Path], split: str, *, sentences: int, device:
     results, alignments, histories = [], {}, {}
     for folder in folders:
         trained = Trained.load(folder, device=device)
-        name = trained.config.objective.name
-        name = f"{name} ({folder.name})" if name in alignments else name
+        name = free_name(trained.config.objective.name, folder, alignments)
         results.append({"row": name, **evaluate(trained, split)})
         alignments[name] = pictured(trained, split, sentences)
         histories[name] = trained.run.validations()

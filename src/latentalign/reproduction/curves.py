@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A5195", "#8C6D31")
 """Okabe and Ito's colours, which the colour-blind tell apart, without black and yellow, and two more."""
-SHOWN_MEMBERS = 20
 STYLES = ("-", "--", ":")
 INK = "#010203"
 """Stands for the colour of the page's text until the picture is in the page."""
@@ -89,7 +88,7 @@ def training_curves(validations: Mapping[str, Sequence[Mapping[str, Any]]]) -> F
 
 
 def kmax_curves(results: Mapping[str, Mapping[str, Any]]) -> Figure:
-    """Perplexity against the number of members averaged over; soft attention's own as a dotted line."""
+    """Perplexity against the number of members averaged over; dotted, soft attention's and variational-enum's exact."""
     figure, (axes,) = drawn(6.8, 4.6)
     for number, (name, record) in enumerate(results.items()):
         curve = record.get("kmax_curve")
@@ -97,11 +96,12 @@ def kmax_curves(results: Mapping[str, Mapping[str, Any]]) -> Figure:
             continue
         style = line_style(number)
         label = "soft-trained, K-max" if name == "soft" else name
-        shown = curve[:SHOWN_MEMBERS]
-        axes.plot(range(1, len(shown) + 1), shown, label=label, marker=".", **style)
+        axes.plot(range(1, len(curve) + 1), curve, label=label, marker=".", **style)
         if name == "soft":
             axes.axhline(record["ppl_soft"], color=style["color"], linestyle=":", label="soft attention")
-    axes.set(xlabel="K, members averaged over", ylabel="test perplexity", yscale="log")
+        if name == "variational-enum":
+            axes.axhline(record["ppl_exact"], color=style["color"], linestyle=":", label=f"{name}, exact")
+    axes.set(xlabel="K, members averaged over", ylabel="test perplexity", xscale="log", yscale="log")
     legend(figure, *axes.get_legend_handles_labels())
     return figure
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -48,6 +48,14 @@ class Page:
 def table_sections(tables: Sequence[Table]) -> list[Section]:
     """A section for each table."""
     return [Section(table.title, table=table) for table in tables]
+
+
+def free_name(wanted: str, folder: Path, taken: Container[str]) -> str:
+    """A name for a run among others: its objective, with as much of its path as tells it apart."""
+    parts = [part for part in folder.absolute().parts if part != "/"]
+    names = [wanted, *(f"{wanted} ({'/'.join(parts[-n:])})" for n in range(1, len(parts) + 1))]
+    names += [f"{wanted} {n}" for n in range(2, 1000)]  # the same run twice
+    return next(name for name in names if name not in taken)
 
 
 def picture_sections(figures: Mapping[str, Figure]) -> list[Section]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -43,7 +44,8 @@ class Plan:
     out: Path
     figures: tuple[str, ...]
     """What `evaluate` measures that goes into the results."""
-    epochs: int
+    config: Recipe
+    """The recipe with what is set differently in all rows."""
     overrides: tuple[str, ...] = ()
     jobs: int = 1
     """Rows trained at a time."""
@@ -63,19 +65,44 @@ class Plan:
     def details_of(self, row: str, seed: int) -> Path:
         return self.out / "details" / f"{row}-{seed}.json"
 
+    def settings_of(self, row: str, seed: int) -> Path:
+        """Where it is written how a row is trained, before anything is."""
+        return self.out / "settings" / f"{row}-{seed}.json"
+
     def work(self) -> list[tuple[Row, int]]:
         return [(row, seed) for row in self.rows for seed in self.seeds]
 
-    def settings(self, row: Row) -> list[str]:
-        """What decides a row's figures, so that rows of different trainings never stand in one table."""
-        chosen = [o for o in (*self.overrides, *row.overrides) if not o.startswith("training.threads=")]
-        return [self.recipe, row.objective, *chosen]
+    @property
+    def epochs(self) -> int:
+        return self.config.training.epochs
+
+    def settings(self, row: Row) -> dict[str, Any]:
+        """What decides a row's figures: what all rows share, and what is this row's own."""
+        shared = flattened(json.loads(self.config.model_dump_json()))
+        shared = {name: value for name, value in shared.items() if name not in FREE}
+        text = json.dumps(shared).replace(str(self.out), "OUT")  # the folder may be moved
+        return {"shared": json.loads(text), "own": [row.objective, *sorted(row.overrides)]}
 
     @property
     def device(self) -> str:
         """Where rows are trained, evaluated and diagnosed."""
-        given = [o.partition("=")[2] for o in self.overrides if o.startswith("training.device=")]
-        return given[-1] if given else "cpu"
+        return self.config.training.device
+
+
+FREE = {"objective.name", "training.seed", "training.threads", "training.checkpoint_steps", "training.log_steps",
+        "training.device"}  # fmt: skip
+"""Settings that are the row's own or change no figure."""
+
+
+def flattened(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Keys of nested tables, joined by dots."""
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        inner = (
+            flattened(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+        )
+        found |= inner
+    return found
 
 
 def require_test(recipe: str, config: C) -> C:
@@ -104,8 +131,21 @@ def choose(names: Sequence[str], known: Sequence[Row]) -> list[Row]:
     return [by_name[name] for name in names]
 
 
-def train_rows(plan: Plan) -> list[dict[str, Any]]:
-    """Train and evaluate what is not finished yet; every finished row of the plan, failures left out."""
+@dataclass(frozen=True)
+class Failure:
+    """A row that could not be trained or evaluated, and the exit code of what failed."""
+
+    row: str
+    seed: int
+    reason: str
+    code: int
+
+    def __str__(self) -> str:
+        return f"{self.row}, seed {self.seed}: {self.reason}"
+
+
+def train_rows(plan: Plan) -> tuple[list[dict[str, Any]], list[Failure]]:
+    """Train and evaluate what is not finished yet; all rows that were ever finished here, and what failed."""
     require_same_settings(plan)
     work = plan.work()
     columns = (
@@ -118,7 +158,7 @@ def train_rows(plan: Plan) -> list[dict[str, Any]]:
     with Progress(*columns, console=console) as bars, ThreadPoolExecutor(plan.jobs) as pool:
         whole = bars.add_task("rows", total=len(work), news=f"0 of {len(work)}")
 
-        def attempted(item: tuple[Row, int]) -> str | None:
+        def attempted(item: tuple[Row, int]) -> Failure | None:
             failure = attempt(plan, *item, bars=bars)
             bars.advance(whole)
             done = round(bars.tasks[whole].completed)
@@ -128,10 +168,10 @@ def train_rows(plan: Plan) -> list[dict[str, Any]]:
         failures = [failure for failure in pool.map(attempted, work) if failure is not None]
     results = finished_rows(plan)
     if not results:
-        raise InputError(f"no row could be trained: {'; '.join(failures)}")
+        raise InputError(f"no row could be trained: {'; '.join(map(str, failures))}")
     for failure in failures:
-        console.print(f"failed: {failure}", highlight=False)
-    return results
+        console.print(f"failed: {failure}", highlight=False, markup=False)
+    return results, failures
 
 
 def finished_rows(plan: Plan) -> list[dict[str, Any]]:
@@ -143,20 +183,33 @@ def finished_rows(plan: Plan) -> list[dict[str, Any]]:
 
 
 def require_same_settings(plan: Plan) -> None:
-    """Raise when the folder holds rows that were trained in another way."""
-    for row, seed in plan.work():
-        path = plan.finished(row.name, seed)
-        if path.is_file():
-            before = json.loads(path.read_bytes()).get("settings", plan.settings(row))
-            if before != plan.settings(row):
-                changed = sorted(set(before) ^ set(plan.settings(row)))
-                raise InputError(
-                    f"{path}: this row was trained with other settings ({', '.join(changed)}); choose another "
-                    "--out, or delete the file to train it again"
-                )
+    """Raise when the folder holds rows that were trained, or begun, in another way."""
+    planned = {(row.name, seed): row for row, seed in plan.work()}
+    names = {path.stem for folder in ("rows", "settings") for path in (plan.out / folder).glob("*.json")}
+    for name in sorted(names):
+        row, _, seed = name.rpartition("-")
+        path = plan.settings_of(row, int(seed))
+        advice = f"choose another --out, or delete rows, settings and runs of {name} there to train it again"
+        if not path.is_file():
+            raise InputError(f"{path} is missing: how {name} was trained is not known; {advice}")
+        before = json.loads(path.read_bytes())
+        known = planned.get((row, int(seed)))
+        now = plan.settings(known or Row(row, row))
+        keys = sorted(before["shared"].keys() | now["shared"].keys())
+        changed = [
+            f"{key} = {before['shared'].get(key)!r}, now {now['shared'].get(key)!r}"
+            for key in keys
+            if before["shared"].get(key) != now["shared"].get(key)
+        ]
+        if known and before["own"] != now["own"]:
+            changed.append(f"{' '.join(before['own'])}, now {' '.join(now['own'])}")
+        if changed:
+            raise InputError(
+                f"{path}: {name} was trained with other settings ({'; '.join(changed)}); {advice}"
+            )
 
 
-def attempt(plan: Plan, row: Row, seed: int, *, bars: Progress) -> str | None:
+def attempt(plan: Plan, row: Row, seed: int, *, bars: Progress) -> Failure | None:
     """Train and evaluate a row unless that was done before; what went wrong if it failed."""
     bar = bars.add_task(f"  {row.name}, seed {seed}", total=plan.epochs, news="")
     path = plan.finished(row.name, seed)
@@ -164,14 +217,17 @@ def attempt(plan: Plan, row: Row, seed: int, *, bars: Progress) -> str | None:
         bars.update(bar, completed=plan.epochs, news="finished before")
         return None
     try:
+        for place in (path, plan.settings_of(row.name, seed)):
+            place.parent.mkdir(parents=True, exist_ok=True)
+        write_json_atomic(plan.settings_of(row.name, seed), plan.settings(row))
         record = one_row(plan, row, seed, tell=lambda: tell(plan.run(row.name, seed), bars, bar))
+        write_json_atomic(path, record)
     except (RowFailed, OSError, ValueError, LatentAlignError) as error:
         bars.update(bar, news="failed")
-        return f"{row.name}, seed {seed}: {error}"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json_atomic(path, record)
-    figure = next(name for name in plan.figures if record[name] is not None)
-    bars.update(bar, completed=plan.epochs, news=f"{figure} {record[figure]:.3f}, finished")
+        return Failure(row.name, seed, str(error), getattr(error, "exit_code", 1))
+    figure = next((name for name in plan.figures if record[name] is not None), None)
+    news = f"{figure} {record[figure]:.3f}, finished" if figure else "finished"
+    bars.update(bar, completed=plan.epochs, news=news)
     return None
 
 
@@ -188,6 +244,10 @@ def tell(run: Path, bars: Progress, bar: TaskID) -> None:
 
 class RowFailed(Exception):
     """A row's process ended badly; the others go on."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 def one_row(plan: Plan, row: Row, seed: int, *, tell: Callable[[], None]) -> dict[str, Any]:
@@ -212,16 +272,20 @@ def one_row(plan: Plan, row: Row, seed: int, *, tell: Callable[[], None]) -> dic
         evaluate += [f"--details={path}", *plan.details]
     measured = child(evaluate, log, tell)
     known = json.loads(path.read_bytes()) if plan.details else {}
-    costs = ("seconds", "tokens_per_second", "peak_memory_mb", "epochs", "steps")
+    costs = ("seconds", "tokens_per_second", "peak_memory_mb", "epochs", "steps", "warm_start", "samples")
     return {
         "row": row.name,
         "objective": row.objective,
         "seed": seed,
-        "settings": plan.settings(row),
-        **{name: measured.get(name) for name in plan.figures},
+        **{name: finite(measured.get(name)) for name in plan.figures},
         **{name: trained[name] for name in costs},
         **{name: known.get(name) for name in plan.copied},
     }
+
+
+def finite(value: Any) -> Any:
+    """A figure; None for one that is beyond all numbers."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def child(arguments: Sequence[str], log: Path, tell: Callable[[], None]) -> dict[str, Any]:
@@ -242,7 +306,10 @@ def child(arguments: Sequence[str], log: Path, tell: Callable[[], None]) -> dict
                 tell()
     if process.returncode != 0:
         said = log.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-1]
-        raise RowFailed(f"`latentalign {arguments[0]}` ended with {process.returncode}: {said} ({log})")
+        code = (
+            process.returncode if process.returncode > 0 else 128 - process.returncode
+        )  # as a shell says it
+        raise RowFailed(f"`latentalign {arguments[0]}` ended with {code}: {said} ({log})", code)
     found: dict[str, Any] = json.loads(answer)
     return found
 

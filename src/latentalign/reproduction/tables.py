@@ -78,25 +78,33 @@ def claims_table(verdicts: Sequence[dict[str, Any]]) -> Table:
     """What the paper claims and whether it was seen here."""
     lines = []
     for v in verdicts:
-        shown = "one seed" if max(v["seeds"]) == 1 else "every seed"
+        shown = "every seed alike"
         if v["interval"] is not None:
             low, high = v["interval"]
-            shown = f"{low:+.3f} to {high:+.3f}"
+            shown = f"{low:+.4f} to {high:+.4f} {v['unit']}"
         lines.append(
             [
                 Cell(v["claim"]),
                 Cell(v["verdict"]),
                 Cell(f"{v['better']:.3f}", v["better"]),
                 Cell(f"{v['worse']:.3f}", v["worse"]),
-                Cell(shown),
+                Cell(shown, v["lead"]),
+                Cell(" and ".join(map(str, v["seeds"])), min(v["seeds"])),
             ]
         )
     note = (
-        "The lead holds 95 % of 1,000 resamplings of test examples and seeds: nats a token for perplexity, points for "
-        "BLEU and accuracy. Undecided: it holds zero. Where there is no such interval, every seed must agree."
+        "The lead holds 95 % of 1,000 resamplings of test examples and seeds, in nats a token (or answer) or in "
+        "points. Undecided: it holds zero, or there are too few examples. With one seed a row it is a verdict on these "
+        "trainings: another seed may differ by more than test examples do. Without an interval every seed must agree."
     )
-    headings = ["the paper claims", "here", "first", "second", "lead of the first"]
+    headings = ["the paper claims", "here", "first", "second", "lead of the first", "seeds"]
     return Table("What the paper claims", note, headings, lines)
+
+
+def failures_table(failures: Sequence[Any]) -> list[Table]:
+    """Rows that are missing, if there are any."""
+    rows = [[Cell(f.row), Cell(str(f.seed), f.seed), Cell(f.reason)] for f in failures]
+    return [Table("Failed", "Not in any table.", ["row", "seed", "why"], rows)] if rows else []
 
 
 def markdown(tables: Sequence[Table]) -> str:
@@ -105,6 +113,6 @@ def markdown(tables: Sequence[Table]) -> str:
     for table in tables:
         lines = [f"## {table.title}", "", table.note, "", "| " + " | ".join(table.headings) + " |"]
         lines.append("|---|" + "---:|" * (len(table.headings) - 1))
-        lines += ["| " + " | ".join(c.text for c in row) + " |" for row in table.rows]
+        lines += ["| " + " | ".join(c.text.replace("|", "\\|") for c in row) + " |" for row in table.rows]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)

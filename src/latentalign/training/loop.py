@@ -21,6 +21,7 @@ from latentalign.config import Section
 from latentalign.errors import CheckpointError, DivergedError, InputError
 from latentalign.training import checkpoint
 from latentalign.training.distributed import World
+from latentalign.training.memory import device_peak_mb, forget_peak
 from latentalign.training.progress import Progress
 from latentalign.training.run import Run
 from latentalign.training.schedule import Schedule
@@ -114,6 +115,8 @@ class Position:
     batch: int = 0
     tokens: int = 0
     seconds: float = 0.0
+    peak_memory_mb: float = 0.0
+    """Of updates alone: what a validation takes says nothing of the objective."""
     validated: int = -1
     """The last step after which there was a validation that the schedule knows of."""
 
@@ -228,6 +231,7 @@ class Trainer:
     def train(self) -> Schedule:
         """Until the epochs, the steps or the patience end; SIGTERM saves and raises Interrupted."""
         before = signal.signal(signal.SIGTERM, self.ask_to_stop)
+        forget_peak(self.device)
         try:
             with Progress(self.run.folder.name, shown=self.world.leader) as progress:
                 while not self.ended:
@@ -365,6 +369,7 @@ class Trainer:
 
     def validate(self, progress: Progress | None) -> None:
         """Measure, move the schedule, keep the best model."""
+        self.position.peak_memory_mb = max(self.position.peak_memory_mb, device_peak_mb(self.device))
         self.task.module.eval()
         random = checkpoint.random_state()
         torch.manual_seed(self.config.seed)  # a sampled bound is measured with the same draws every time
@@ -372,6 +377,7 @@ class Trainer:
         # All have measured the same; where rounding differs, the leader's figures count.
         measured = dict(zip(measured, self.world.of_leader([*measured.values()], self.device), strict=True))
         checkpoint.restore_random_state(random)
+        forget_peak(self.device)
         self.position.validated = self.position.step
         if any(math.isnan(x) for x in measured.values()) or math.isinf(measured["ppl"]):
             raise DivergedError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -123,7 +122,7 @@ class Craft(ABC, Generic[C, V]):
                 "processes": world.size,
             }
             run.write_card({**card, **self.card(config, task, model)})
-        return summary(trainer)
+        return summary(trainer, config)
 
     def warm_up(self, model: nn.Module, config: C, run: Run, *, vocabulary: V, world: World) -> None:
         """Start from another run's model, or from one trained on an easier objective first."""
@@ -184,9 +183,13 @@ def remaining(training: TrainingConfig, run: Run) -> TrainingConfig:
     return training.model_copy(update={"max_minutes": left})
 
 
-def summary(trainer: Trainer) -> dict[str, Any]:
+def summary(trainer: Trainer, config: Recipe) -> dict[str, Any]:
     """Train to the end; what came of it."""
     schedule = trainer.train()
+    training, easier = config.training, easier_objective(config)
+    first = (
+        f"{training.warm_start_epochs} epochs of {easier}" if training.warm_start_epochs and easier else None
+    )
     return {
         "ppl": schedule.best_ppl,
         "bound": schedule.best_bound,
@@ -194,8 +197,18 @@ def summary(trainer: Trainer) -> dict[str, Any]:
         "epochs": trainer.position.epoch,
         "seconds": round(trainer.position.seconds + trainer.run.warm_start_seconds, 1),
         "tokens_per_second": round(trainer.position.tokens / max(1e-9, trainer.position.seconds), 1),
-        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        "peak_memory_mb": round(trainer.position.peak_memory_mb, 1),
+        "warm_start": training.warm_start or first,
+        "samples": samples_of(config.objective.build()),
     }
+
+
+def samples_of(objective: Objective) -> int | None:
+    """How many alignments of a query an objective draws; None where it draws none."""
+    for part in (objective, getattr(objective, "expectation", None)):
+        if isinstance(number := getattr(part, "n", None), int):
+            return number * int(getattr(part, "steps", 1))
+    return None
 
 
 def usable_device(text: str) -> torch.device:

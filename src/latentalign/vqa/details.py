@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -15,24 +14,28 @@ from latentalign.vqa.metrics import answers, judged_latents, single_answers
 from latentalign.vqa.task import Trained
 
 
+@torch.no_grad()
 def details(trained: Trained, split: str, *, questions: int) -> dict[str, Any]:
     """Scores of every question, and regions with their probabilities for some."""
     corpus = trained.corpus(split)
     how = trained.objective.predict
     predicted = answers(trained, corpus, how)
-    log_prob: dict[int, float] = defaultdict(float)
     own = parse_predict(how)
+    sums = {name: np.zeros(len(corpus.examples)) for name in ("nll", "entropy_prior")}
     for latent, judged, batch in judged_latents(trained, corpus):
-        values = log_predictive(latent, own).double().cpu() * judged.weight
-        for i, value in zip(batch.index.tolist(), values.tolist(), strict=True):
-            log_prob[i] += value
+        values = {"nll": log_predictive(latent, own), "entropy_prior": latent.prior.entropy}
+        for name, value in values.items():
+            np.add.at(sums[name], batch.index.numpy(), (value.double().cpu() * judged.weight).numpy())
+    pictures = [e.question.image_id for e in corpus.examples]
+    judged_pictures = [pictures[i] for i in corpus.answerable]
     return {
         "objective": trained.config.objective.name,
         "split": split,
-        "log_prob": [log_prob[int(i)] for i in corpus.answerable],
-        "pictures": [corpus.examples[i].question.image_id for i in corpus.answerable],
-        "accuracies": scores(predicted, corpus),
-        "all_pictures": [e.question.image_id for e in corpus.examples],
+        "scores": {
+            **{name: value[corpus.answerable].tolist() for name, value in sums.items()},
+            "accuracy": [100 * x for x in scores(predicted, corpus)],
+        },
+        "groups": {**dict.fromkeys(sums, judged_pictures), "accuracy": pictures},
         "looks": looks(trained, corpus, predicted, questions),
     }
 
@@ -40,7 +43,7 @@ def details(trained: Trained, split: str, *, questions: int) -> dict[str, Any]:
 def scores(predicted: dict[int, str], corpus: Corpus) -> list[float]:
     """The accuracy of every question, which is exact match where all have one answer."""
     found = [paper_accuracy(predicted[e.question.question_id], e.annotation.answers) for e in corpus.examples]
-    return [float(x > 0) for x in found] if single_answers(corpus) else found
+    return [float(x > 0) for x in found] if single_answers(corpus.examples) else found
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ from latentalign.core.emission import EmissionLatent, predictive_log_prob
 from latentalign.core.predict import Predict, exact_posterior, log_predictive, parse_predict
 from latentalign.errors import InputError
 from latentalign.vqa.accuracy import accuracies
-from latentalign.vqa.data import Corpus, judged_batches
+from latentalign.vqa.data import Corpus, Example, judged_batches
 from latentalign.vqa.questions import Annotation
 from latentalign.vqa.task import EVALUATION_ROWS, Trained
 
@@ -33,7 +33,7 @@ def evaluate(trained: Trained, split: str, *, predict: str | None = None) -> dic
     result: dict[str, Any] = {"split": split, "objective": trained.config.objective.name, "predict": how}
     result |= {"questions": len(corpus), "answerable": len(corpus.answerable)}
     result |= likelihoods(trained, corpus, how)
-    return result | answer_scores(answers(trained, corpus, how), corpus)
+    return result | answer_scores(answers(trained, corpus, how), corpus.examples)
 
 
 def checked_predict(how: str) -> Predict:
@@ -159,14 +159,13 @@ def answer_log_probs(trained: Trained, batch: Any, predict: Predict) -> Tensor:
     return predictive_log_prob(model.head, query, memory, alignments, max_logits=model.config.max_logits)
 
 
-def answer_scores(predicted: dict[int, str], corpus: Corpus) -> dict[str, Any]:
+def answer_scores(predicted: dict[int, str], examples: Sequence[Example]) -> dict[str, Any]:
     """The paper's accuracy and the official one, in per cent, overall and by kind of question.
 
     Where a question has a single answer, accuracy is exact match and the official one does not exist.
     """
-    annotations: list[Annotation] = [e.annotation for e in corpus.examples]
-    found = accuracies(predicted, annotations)
-    single = single_answers(corpus)
+    found = accuracies(predicted, [e.annotation for e in examples])
+    single = single_answers(examples)
 
     def percent(score: Any) -> dict[str, Any]:
         values = asdict(score)
@@ -182,9 +181,9 @@ def answer_scores(predicted: dict[int, str], corpus: Corpus) -> dict[str, Any]:
     return {**percent(found), "by_question_type": kinds, "by_answer_type": types}
 
 
-def single_answers(corpus: Corpus) -> bool:
+def single_answers(examples: Sequence[Example]) -> bool:
     """Whether every question has one human answer."""
-    return all(len(e.annotation.answers) == 1 for e in corpus.examples)
+    return all(len(e.annotation.answers) == 1 for e in examples)
 
 
 def majority(train: Sequence[Annotation], test: Sequence[Annotation]) -> dict[int, str]:

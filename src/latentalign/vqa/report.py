@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from latentalign.reproduction import curves
-from latentalign.reproduction.page import Page, Section, picture_sections
+from latentalign.reproduction.page import Page, Section, free_name, picture_sections
 from latentalign.reproduction.tables import Column, figure_table
 from latentalign.vqa.details import details
 from latentalign.vqa.figures import embedded_pictures, find_pictures, looking
@@ -29,8 +29,7 @@ def page_of_runs(folders: Sequence[Path], split: str, *, sentences: int, device:
     pictures: dict[int, Path] = {}
     for folder in folders:
         trained = Trained.load(folder, device=device)
-        name = trained.config.objective.name
-        name = f"{name} ({folder.name})" if name in histories else name
+        name = free_name(trained.config.objective.name, folder, histories)
         results.append({"row": name, **evaluate(trained, split)})
         histories[name] = trained.run.validations()
         images = getattr(trained.config.data, split).images

@@ -15,6 +15,7 @@ from latentalign.reproduction import curves, paper
 from latentalign.reproduction.claims import judge
 from latentalign.reproduction.page import Page, picture_sections, table_sections, write_page
 from latentalign.reproduction.rows import (
+    Failure,
     Plan,
     Row,
     by_row,
@@ -24,14 +25,21 @@ from latentalign.reproduction.rows import (
     settings_of,
     train_rows,
 )
-from latentalign.reproduction.tables import Column, Table, claims_table, figure_table, markdown
+from latentalign.reproduction.tables import (
+    Column,
+    Table,
+    claims_table,
+    failures_table,
+    figure_table,
+    markdown,
+)
 from latentalign.reproduction.terminal import show_files, show_table
 from latentalign.training.checkpoint import write_bytes_atomic, write_json_atomic
 from latentalign.training.run import Run
 from latentalign.vqa.data import read_split
 from latentalign.vqa.figures import embedded_pictures, find_pictures, looking
 from latentalign.vqa.metrics import answer_scores, majority
-from latentalign.vqa.task import Trained, VQAConfig
+from latentalign.vqa.task import VQAConfig
 
 OBJECTIVES = (
     "soft", "marginal", "hard-enum", "hard-sample", "variational-enum", "variational-sample", "rws", "gumbel", "vimco",
@@ -67,7 +75,7 @@ def plan_for(
         seeds=range(seeds),
         out=out,
         figures=FIGURES,
-        epochs=checked(recipe, given).training.epochs,
+        config=checked(recipe, given),
         overrides=tuple(given),
         jobs=jobs,
         details=("--sentences=40",),
@@ -93,16 +101,16 @@ def generated(folder: Path) -> list[str]:
     return found
 
 
-def reproduce(plan: Plan) -> list[dict[str, Any]]:
+def reproduce(plan: Plan) -> tuple[list[dict[str, Any]], list[Failure]]:
     """Train what is not finished yet; write results.json, tables.md, figures/ and report.html."""
-    results = train_rows(plan)
+    results, failures = train_rows(plan)
     write_json_atomic(plan.out / "results.json", results)
     verdicts = judge(paper.VQA_CLAIMS, results, plan.details_of)
     write_json_atomic(plan.out / "claims.json", verdicts)
-    tables = [claims_table(verdicts), *tables_of(results), majority_table(plan, results)]
+    tables = [*failures_table(failures), claims_table(verdicts), *tables_of(results), majority_table(plan)]
     write_bytes_atomic(plan.out / "tables.md", markdown(tables).encode())
     write_page(plan.out / "report.html", page_of(plan, results, tables))
-    return results
+    return results, failures
 
 
 def tables_of(results: Sequence[dict[str, Any]]) -> list[Table]:
@@ -164,12 +172,12 @@ def tables_of(results: Sequence[dict[str, Any]]) -> list[Table]:
     ]  # fmt: skip
 
 
-def majority_table(plan: Plan, results: Sequence[dict[str, Any]]) -> Table:
+def majority_table(plan: Plan) -> Table:
     """What the most frequent answer of a question's type would reach."""
-    trained = Trained.load(plan.run(results[0]["row"], results[0]["seed"]))
-    train = [e.annotation for e in read_split(trained.config.data.train, seed=trained.config.data.split_seed)]
-    corpus = trained.corpus("test")
-    scores = answer_scores(majority(train, [e.annotation for e in corpus.examples]), corpus)
+    data = checked(plan.recipe, plan.overrides).data
+    assert data.test is not None
+    train, test = (read_split(split, seed=data.split_seed) for split in (data.train, data.test))
+    scores = answer_scores(majority([e.annotation for e in train], [e.annotation for e in test]), test)
     record = {"row": "most frequent answer of the type", **scores}
     columns = [Column("accuracy", "accuracy", 2), Column("official", "accuracy_official", 2)]
     return figure_table("Without a model", "A yardstick.", columns, [record], paper={})

@@ -99,6 +99,7 @@ function viewer() {
     const records = models[state.model];
     at("model").value = state.model;
     at("sentence").replaceChildren(...records.map((r, k) => new Option(`${r.sentence}. ${r.target.join(" ")}`, k)));
+    state.sentence = Math.min(state.sentence, records.length - 1);
     at("sentence").value = state.sentence;
     const pieces = "piece_matrices" in records[state.sentence];
     at("unit").hidden = !pieces;
