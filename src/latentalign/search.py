@@ -3,7 +3,8 @@
 A step's state is a dict of tensors with hypotheses first. What belongs to a sentence (encoder memory, masks)
 is kept once by the owner of the step; the state then holds an int64 tensor `sentence` that indexes it, so
 that the search moves only what differs between hypotheses. A state that holds `log_prob` finds there, at every
-step, what each hypothesis has gathered so far.
+step, what each hypothesis has gathered so far, in `places` how many continuations its sentence will keep, and in
+`last` whether it has to end.
 """
 
 import math
@@ -120,14 +121,19 @@ class BeamSearch:
         sentences, live = self._start(source_lengths, bos)
         while len(live.history):
             if "log_prob" in state:
-                state["log_prob"] = live.log_prob
+                state |= self._told(sentences, live)
             log_probs, state = step(live.history[:, -1], state)
-            allowed = self._allowed(log_probs.index_fill(1, banned, NEVER), sentences, live, eos=eos)
-            picks = self._pick(log_probs, allowed, sentences, live=live)
+            candidates = self._candidates(log_probs, sentences, live, eos=eos, banned=banned)
+            picks = self._pick(log_probs, candidates, sentences, live=live)
             sentences = self._collect(picks, sentences, live, eos=eos, found=found)
             sentences, live, parent = self._advance(picks, sentences, live, eos=eos)
             state = {name: value.index_select(0, parent) for name, value in state.items()}
         return [self._best(hypotheses) for hypotheses in found]
+
+    def _told(self, sentences: _Sentences, live: _Live) -> State:
+        """What a step may want to know of its hypotheses."""
+        last = sentences.limit[live.sentence] == live.history.shape[1]
+        return {"log_prob": live.log_prob, "places": sentences.width[live.sentence], "last": last}
 
     def _penalty(self, length: int) -> float:
         return float(((5 + length) / 6) ** self.length_penalty)
@@ -155,17 +161,26 @@ class BeamSearch:
             number, torch.zeros_like(number), torch.full_like(number, bos)[:, None], log_prob
         )
 
-    def _allowed(
-        self, log_probs: Float[Tensor, "n V"], sentences: _Sentences, live: _Live, *, eos: int
-    ) -> Float[Tensor, "n V"]:
-        """What orders the beam, written into `log_probs`: eos lowered, and only eos at the length limit."""
+    def _candidates(
+        self,
+        log_probs: Float[Tensor, "n V"],
+        sentences: _Sentences,
+        live: _Live,
+        *,
+        eos: int,
+        banned: Int[Tensor, " m"],
+    ) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
+        """What may follow each hypothesis, with what orders the beam: eos lowered, and only eos at the length limit.
+
+        The best of a row and as many more as there are outputs that may not be taken as they are.
+        """
         length = live.history.shape[1]  # of the outputs that this step makes: bos stands for the new token
         last = sentences.limit[live.sentence] == length
+        value, token = _top(log_probs, min(self.beam + len(banned) + 1, log_probs.shape[1]))
+        taken = torch.isin(token, torch.cat([banned, banned.new_tensor([eos])])) | last[:, None]
         ending = log_probs[:, eos] - self._eos_loss(sentences.source_length[live.sentence], length)
-        if last.any():
-            log_probs[last] = NEVER
-        log_probs[:, eos] = ending
-        return log_probs
+        value = torch.cat([value.masked_fill(taken, NEVER), ending[:, None].to(value.dtype)], dim=1)
+        return value, torch.cat([token, torch.full_like(token[:, :1], eos)], dim=1)
 
     def _eos_loss(self, source_length: Int[Tensor, " m"], length: int) -> Float[Tensor, " m"]:
         return source_length.double() * (self.eos_norm / length)
@@ -173,13 +188,13 @@ class BeamSearch:
     def _pick(
         self,
         log_probs: Float[Tensor, "n V"],
-        allowed: Float[Tensor, "n V"],
+        candidates: tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]],
         sentences: _Sentences,
         *,
         live: _Live,
     ) -> _Picks:
-        """The best continuations of each sentence, out of the best k of each of its hypotheses."""
-        value, token = _top(allowed, min(self.beam, allowed.shape[1]))
+        """The best continuations of each sentence, out of the candidates of each of its hypotheses."""
+        value, token = candidates
         value = value + live.log_prob[:, None]  # sums in double precision, whatever the step computes in
         k, a = value.shape[1], len(sentences.number)
         values = value.new_full((a, self.beam, k), NEVER)
@@ -250,12 +265,30 @@ class BeamSearch:
         return sentences.select(going), following, parent
 
 
+BLOCK = 64
+
+
+def _largest(values: Float[Tensor, "n V"], k: int) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
+    """`topk`; of long rows, within the k blocks of columns that have the largest maxima."""
+    blocks = values.shape[1] // BLOCK
+    if blocks <= 2 * k:
+        value, column = values.topk(k)
+        return value, column
+    whole, inside = blocks * BLOCK, torch.arange(BLOCK, device=values.device)
+    highest = values[:, :whole].unflatten(1, (blocks, BLOCK)).amax(-1).topk(k, sorted=False).indices
+    columns = (highest.unsqueeze(-1) * BLOCK + inside).flatten(1)
+    rest = torch.arange(whole, values.shape[1], device=values.device).expand(len(values), -1)
+    columns = torch.cat([columns, rest], dim=1)
+    value, at = values.gather(1, columns).topk(k)
+    return value, columns.gather(1, at)
+
+
 def _top(values: Float[Tensor, "n V"], k: int) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
     """The k largest of each row and their columns, in order of value and then of column.
 
     `topk` may choose any of several equal values: rows where that matters are chosen again.
     """
-    value, column = values.topk(min(k + 1, values.shape[1]))
+    value, column = _largest(values, min(k + 1, values.shape[1]))
     if value.shape[1] > k:
         tied = (value[:, k - 1] == value[:, k]) & (value[:, k] > NEVER)
         if tied.any():

@@ -10,7 +10,8 @@ from problems import gradients, problem
 
 from latentalign import OBJECTIVES, MLPHead, certified_marginal
 from latentalign.core import vocabulary
-from latentalign.core.certified import HeadSource, draw_rest
+from latentalign.core.certified import Beam, HeadSource, beam_predictive, draw_rest
+from latentalign.core.distributions import Categorical
 
 SHORTLISTS = (0, 1, 3, 64)
 
@@ -103,8 +104,8 @@ def test_the_sampled_tail_is_unbiased_for_the_likelihood(members, shortlist):
         share = log_share.exp().squeeze(-1)
         possible = (order == draws).long().argmax(-1) >= members
         share = share.masked_fill(~possible, 0.0)
-        safe = torch.where(possible.unsqueeze(-1), draws, order[:, -1:])
-        answer = certified_marginal(latent, 0.0, draws=safe, **options)
+        answer = certified_marginal(latent, 0.0, draws=draws, **options)
+        assert answer.value.isfinite().all(), "a draw of what was enumerated counts for nothing"
         assert (answer.visited == members + 1).all()
         mean += share * answer.value.exp()
         mean_log += share * answer.value
@@ -154,3 +155,71 @@ def test_the_objective_reports_members_and_gap():
     estimate = OBJECTIVES["marginal"](tolerance=0.1)(p.latent())
     assert set(estimate.terms) == {"visited", "gap"}
     assert (estimate.value <= exact(p) + 1e-12).all()
+
+
+def test_what_stands_at_padding_is_never_looked_at():
+    p = problem((5,), 6, 9)
+    expected = certified_marginal(p.latent(), 0.01).value
+    absent = ~p.mask.any(-1)
+    assert absent.any()
+    for strange in (-100, 9999):
+        p.target = p.target.masked_fill(absent, strange)
+        torch.testing.assert_close(certified_marginal(p.latent(), 0.01).value, expected)
+    p.target = torch.full_like(p.target, 9999)
+    with pytest.raises(ValueError, match="targets must lie in"):
+        certified_marginal(p.latent(), 0.01)
+
+
+PAD, BOS, EOS = 0, 1, 2
+
+
+def decoded(log_prior, each, *, log_prob, sentence, places, last, tolerance=0.01):
+    """`beam_predictive` over given distributions (n, T, V), and how many members it visited."""
+    visited = []
+
+    def add(out, owner, member, log_weight):
+        visited.append(len(owner))
+        out.index_add_(0, owner, log_weight.exp().unsqueeze(-1) * each[owner, member])
+
+    beam = Beam(log_prob, sentence, places, last, end=EOS, never=(PAD, BOS, EOS))
+    prior = Categorical(log_prior, log_prior > -math.inf)
+    found = beam_predictive(prior, add, outputs=each.shape[-1], beam=beam, tolerance=tolerance)
+    return found, sum(visited)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([1, 2, 3, 7]), st.booleans(), st.sampled_from([1.0, 4.0, 12.0]))
+def test_continuations_worth_a_place_are_within_the_tolerance(seed, width, eos_norm, sharp):
+    """Against full enumeration: places shared by few hypotheses, ends that count for less, banned outputs, limits."""
+    g = torch.Generator().manual_seed(seed)
+    n, members, outputs = 6, 5, 8
+    normal = lambda *shape: sharp * torch.randn(*shape, generator=g, dtype=torch.float64)  # noqa: E731
+    log_prior, each = normal(n, members).log_softmax(-1), normal(n, members, outputs).softmax(-1)
+    sentence = torch.tensor([0, 0, 0, 1, 2, 2])
+    log_prob = -torch.rand(n, generator=g, dtype=torch.float64) * sharp
+    places, last = torch.full((n,), width), sentence == 2
+    exact = (log_prior.exp().unsqueeze(-1) * each).sum(1).log()
+    found, _ = decoded(log_prior, each, log_prob=log_prob, sentence=sentence, places=places, last=last)
+    value = exact.clone()
+    value[:, [PAD, BOS]] = -math.inf
+    value[:, EOS] -= 5.0 * eos_norm
+    value[last] = torch.where(torch.arange(outputs) == EOS, value[last], -math.inf)
+    for k in range(3):
+        mine = (sentence == k).nonzero().squeeze(-1)
+        total = (value[mine] + log_prob[mine].unsqueeze(-1)).flatten()
+        kept = total.topk(min(width, int((total > -math.inf).sum()))).indices
+        rows, columns = mine[kept // outputs], kept % outputs
+        off = exact[rows, columns] - found[rows, columns]
+        assert (off >= -1e-9).all()
+        assert (off <= math.log1p(0.01) + 1e-9).all()
+
+
+def test_a_sharp_prior_needs_few_members():
+    log_prior = torch.tensor([[0.98, 0.015, 0.004, 0.001]], dtype=torch.float64).log()
+    each = torch.eye(8, dtype=torch.float64)[[3, 4, 5, 6]].unsqueeze(0)
+    state = {"log_prob": torch.zeros(1, dtype=torch.float64), "sentence": torch.zeros(1, dtype=torch.long)}
+    free = {**state, "places": torch.ones(1, dtype=torch.long), "last": torch.tensor([False])}
+    assert decoded(log_prior, each, **free, tolerance=0.1)[1] == 1
+    found, visited = decoded(log_prior, each, **{**free, "last": torch.tensor([True])})
+    assert visited == 4, "none of them ends here: all have to be asked"
+    assert found[0, EOS] == -math.inf

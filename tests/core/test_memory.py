@@ -74,7 +74,7 @@ def test_one_buffer_of_logits_is_alive_forward_and_backward(kind, factored):
 
 @pytest.mark.parametrize("factored", [True, False])
 def test_predictive_distribution_stays_within_the_bound(factored):
-    assert 0.3 < peak("predictive", factored, backward=False) < 1.05
+    assert 0.3 < peak("predictive", factored, backward=False) < 1.15
     assert peak("predictive", factored, backward=True) < 1.3
 
 

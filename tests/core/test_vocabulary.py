@@ -161,3 +161,47 @@ def test_a_single_query_needs_no_batch():
     torch.testing.assert_close(
         ours, predictive_log_prob(p.head, p.query, p.memory, batched.prior.enumerate())[0]
     )
+
+
+@pytest.mark.parametrize("bias", ["none", "small", "wide", "banned"])
+@pytest.mark.parametrize("shift", [0.0, -200.0, 200.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_logits_of_every_size_give_the_dense_softmax_and_its_gradients(bias, shift, dtype):
+    g = torch.Generator().manual_seed(0)
+    hidden, weight = (torch.randn(n, 6, generator=g, dtype=torch.float64) for n in (9, 7))
+    hidden[:, 0], weight[:, 0] = 1.0, shift  # all logits of a row move together
+    offsets = {"none": None, "small": torch.randn(7, generator=g), "wide": torch.linspace(-150, 150, 7)}
+    offset = offsets.get(bias, torch.tensor([0.0] * 6 + [-math.inf]))
+    target = torch.tensor([0, 1, 2, 3, 4, 5, 0, 1, 2])
+    log_weight = torch.randn(9, generator=g, dtype=torch.float64)
+    owner = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2])
+
+    def leaves(kind):
+        given = [hidden, weight, log_weight] if offset is None else [hidden, weight, log_weight, offset]
+        return [x.detach().to(kind).requires_grad_() for x in given]
+
+    def dense(h, w, lw, b=None):
+        logits = h @ w.t() if b is None else h @ w.t() + b
+        log_p = logits.log_softmax(-1)[torch.arange(9), target]
+        return torch.stack([(lw + log_p)[owner == k].logsumexp(0) for k in range(3)]), log_p
+
+    true = leaves(torch.float64)
+    value, log_p = dense(*true)
+    expected = torch.autograd.grad(value.sum(), true)
+    ours = leaves(dtype)
+    h, w, lw, *b = ours
+    found = vocabulary.fused_average(
+        h, w, b[0] if b else None, target, log_weight=lw, owner=owner, starts=[0, 5, 9], marginal=True
+    )
+    rounding = {torch.float32: 1e-4 if shift or bias == "wide" else 1e-5, torch.float64: 1e-10}[dtype]
+    torch.testing.assert_close(found.double(), value, rtol=rounding, atol=rounding)
+    for one, other in zip(torch.autograd.grad(found.sum(), ours), expected, strict=True):
+        torch.testing.assert_close(one.double(), other.nan_to_num(0.0), rtol=rounding, atol=10 * rounding)
+    single = vocabulary.linear_log_prob(h, w, b[0] if b else None, target, max_logits=21)
+    torch.testing.assert_close(single.double(), log_p, rtol=rounding, atol=rounding)
+    out = torch.zeros(3, 7, dtype=dtype)
+    vocabulary.add_mixture(out, h, w, b[0] if b else None, log_weight=lw.detach(), owner=owner, max_logits=21)
+    logits = hidden @ weight.t() if offset is None else hidden @ weight.t() + offset
+    each = log_weight.exp().unsqueeze(1) * logits.softmax(-1)
+    mixed = torch.zeros(3, 7, dtype=torch.float64).index_add(0, owner, each)
+    torch.testing.assert_close(out.double(), mixed, rtol=rounding, atol=rounding)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from latentalign.core.alignments import OneHot
 from latentalign.core.distributions import Categorical
-from latentalign.core.emission import EmissionLatent, Pairs, hidden_rows
+from latentalign.core.emission import EmissionLatent, Pairs, check_targets, hidden_rows
 from latentalign.core.factored import is_factored
 from latentalign.core.latent import Latent
 from latentalign.core.numerics import NEG_INF, at_least_float32
@@ -81,8 +81,10 @@ def certified_marginal(
         index, log_proposal = order, torch.zeros_like(bound)
         if sampled.any():
             drawn, share = draw_rest(bound, order, members, draws)
-            index, log_proposal = torch.cat([order, drawn], -1), torch.cat([log_proposal, share], -1)
-            chosen = torch.cat([chosen, sampled.unsqueeze(-1)], -1)
+            # A given draw that cannot be drawn counts for nothing.
+            log_share = share.masked_fill(share == NEG_INF, 0.0)
+            index, log_proposal = torch.cat([order, drawn], -1), torch.cat([log_proposal, log_share], -1)
+            chosen = torch.cat([chosen, sampled.unsqueeze(-1) & (share > NEG_INF)], -1)
     log_prob = prior.log_prob_of(index)
     alignments = OneHot(index, (log_prob - log_proposal).masked_fill(~chosen, NEG_INF), log_prob)
     value = source.log_marginal(alignments)
@@ -113,17 +115,15 @@ def beam_predictive(
     add: Callable[[Tensor, Tensor, Tensor, Tensor], None],
     *,
     outputs: int,
-    log_prob: Float[Tensor, "n"],
-    sentence: Int[Tensor, "n"],
-    beam: int,
+    beam: Beam,
     tolerance: float,
 ) -> Float[Tensor, "n V"]:
     """log p(y | x, x~) of every output for n hypotheses of a beam search, from the members that can matter to it.
 
     f <= 1, so what a hypothesis leaves out adds at most the prior mass left to any output. Members are visited in
-    order of mass until that, on top of the hypothesis' own probability so far (`log_prob`), is at most `tolerance`
-    times what the last place of its sentence's beam is already known to be worth. Every continuation worth a place
-    then has a probability within a factor 1 + tolerance of the exact one.
+    order of mass until that, on top of the hypothesis' own probability so far, is at most `tolerance` times what the
+    last place of its sentence's beam is already known to be worth. Every continuation worth a place then has a
+    probability within a factor 1 + tolerance of the exact one; where the output has to end, its end has.
 
     `add(out, owner, member, log_weight)` adds w f(x, member) to the rows `owner` of `out`, owners ascending.
     """
@@ -142,27 +142,50 @@ def beam_predictive(
         done.logical_or_(wanted)
 
     visit(torch.full_like(mass[:, :1], FIRST_TAIL))
-    worth = last_place(out, log_prob, sentence, beam)
-    visit(tolerance * (worth - log_prob).exp().clamp(max=1.0).to(mass.dtype).unsqueeze(-1))
+    worth = (last_place(out, beam) - beam.log_prob).exp().clamp(max=1.0).to(mass.dtype)
+    worth = torch.where(beam.last, out[:, beam.end].to(mass.dtype), worth)
+    visit(tolerance * worth.unsqueeze(-1))
     return out.log_()
 
 
-def last_place(
-    out: Float[Tensor, "n V"], log_prob: Float[Tensor, "n"], sentence: Int[Tensor, "n"], beam: int
-) -> Float[Tensor, "n"]:
+@dataclass(frozen=True)
+class Beam:
+    """What a search knows of its n hypotheses, ordered by sentence, when it asks how they go on."""
+
+    log_prob: Float[Tensor, "n"]
+    """Of each so far."""
+    sentence: Int[Tensor, "n"]
+    places: Int[Tensor, "n"]
+    """How many continuations its sentence will keep."""
+    last: Bool[Tensor, "n"]
+    """It has to end now."""
+    end: int
+    never: tuple[int, ...]
+    """Outputs that are no continuation, or may be counted for less than they are: the end among them."""
+
+
+def last_place(out: Float[Tensor, "n V"], beam: Beam) -> Float[Tensor, "n"]:
     """For every hypothesis, what the worst continuation that its sentence will keep is worth at least.
 
-    As many continuations are kept as there are hypotheses, and the best one of each is a candidate; a single
-    hypothesis may have to fill the beam alone.
+    Each of m hypotheses that share k places has k/m continuations, rounded up, at least as good as that one of
+    its own: the worst of these over the sentence is no better than the last place.
     """
-    best = out.amax(-1).double().log() + log_prob
-    worst = torch.full((int(sentence.max()) + 1,), math.inf, dtype=best.dtype, device=best.device)
-    worst = worst.scatter_reduce(0, sentence, best, "amin")
-    alone = (sentence.bincount()[sentence] == 1).nonzero().squeeze(-1)
-    if len(alone):
-        kept = out[alone].topk(min(beam, out.shape[-1]), -1).values[:, -1]
-        worst[sentence[alone]] = kept.double().log() + log_prob[alone]
-    return worst[sentence]
+    never = torch.tensor(beam.never, device=out.device)
+    hidden = out[:, never]
+    out[:, never] = 0.0
+    sizes = beam.sentence.bincount()
+    ranks = -(-beam.places // sizes[beam.sentence])
+    best = out.amax(-1)
+    several = (ranks > 1).nonzero().squeeze(-1)
+    if len(several):
+        top = out[several].topk(min(int(ranks.max()), out.shape[-1]), -1).values
+        wanted = (ranks[several] - 1).unsqueeze(-1)
+        kth = top.gather(-1, wanted.clamp(max=top.shape[-1] - 1)).squeeze(-1)
+        best[several] = kth.masked_fill(wanted.squeeze(-1) >= top.shape[-1], 0.0)
+    out[:, never] = hidden
+    value = best.double().log() + beam.log_prob
+    worst = torch.full((len(sizes),), math.inf, dtype=value.dtype, device=value.device)
+    return worst.scatter_reduce(0, beam.sentence, value, "amin")[beam.sentence]
 
 
 @runtime_checkable
@@ -215,7 +238,8 @@ class HeadSource:
         pairs = Pairs.of(everything, latent.query_mask)
         self.hidden = hidden_rows(latent.emit, latent.query, latent.memory, everything, pairs=pairs)
         self.output, self.pairs = latent.emit.output, pairs
-        self.target = latent.target.flatten()[pairs.query]
+        self.target = latent.target.flatten()[pairs.query]  # padding has no pair, whatever stands there
+        check_targets(self.target, self.output.out_features)
         row = torch.zeros(latent.prior.log_probs.numel(), dtype=torch.long, device=pairs.slot.device)
         row[pairs.slot] = torch.arange(len(pairs.slot), device=row.device)
         self.row = row.view(latent.prior.log_probs.shape)
@@ -226,16 +250,19 @@ class HeadSource:
         out = torch.zeros(self.row.shape, dtype=at_least_float32(hidden[:0]).dtype, device=hidden.device)
         if self.shortlist < 1:
             return out
-        counts = self.latent.target.flatten().bincount()
+        counts = self.target[
+            self.pairs.query.unique_consecutive(return_counts=True)[1].cumsum(0) - 1
+        ].bincount()
         common = counts.topk(min(self.shortlist, int((counts > 0).sum()))).indices
         logits = at_least_float32(F.linear(hidden, weight[common].to(hidden.dtype)))
         own = at_least_float32((hidden * weight.to(hidden.dtype).index_select(0, self.target)).sum(-1))
         if bias is not None:
             logits, own = logits + bias[common], own + bias[self.target]
+        size = torch.maximum(own.abs(), logits.abs().amax(-1)).clamp_min(1)
         logits = logits.masked_fill(common == self.target.unsqueeze(-1), NEG_INF)  # y is counted once
         bound = own - torch.logaddexp(own, logits.logsumexp(-1))
         # What rounding could hide; log f itself never exceeds 0.
-        slack = 8 * torch.finfo(hidden.dtype).eps * own.abs().clamp_min(1)
+        slack = 8 * torch.finfo(hidden.dtype).eps * size
         bound = (bound + slack).clamp_max(0).nan_to_num(0.0)
         return out.flatten().index_copy(0, self.pairs.slot, bound.to(out.dtype)).view(out.shape)
 

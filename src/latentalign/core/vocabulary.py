@@ -42,63 +42,101 @@ def room_for(rows: int, hidden: Tensor, weight: Tensor) -> Tensor | None:
 def logits_of(
     hidden: Float[Tensor, "n H"],
     weight: Float[Tensor, "V H"],
-    bias: Float[Tensor, "V"] | None,
     room: Float[Tensor, "m V"] | None = None,
 ) -> Float[Tensor, "n V"]:
-    """h W' + b in the precision of h, then in float32 at least; in the first rows of `room` where there is one."""
+    """h W' in the precision of h, then in float32 at least; in the first rows of `room` where there is one."""
     if room is None:
-        product = at_least_float32(hidden @ weight.to(hidden.dtype).t())
-    else:
-        product = torch.mm(hidden, weight.t(), out=room[: len(hidden)])
-    return product if bias is None else product.add_(bias)
+        return at_least_float32(hidden @ weight.to(hidden.dtype).t())
+    return torch.mm(hidden, weight.t(), out=room[: len(hidden)])
 
 
-def softmax_(logits: Float[Tensor, "n V"], target: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
-    """log p(target), leaving the probabilities in the place of the logits."""
-    rows = torch.arange(len(target), device=target.device)
-    peak = logits.amax(1, keepdim=True)
-    chosen = logits[rows, target] - peak.squeeze(1)
-    total = logits.sub_(peak).exp_().sum(1, keepdim=True)
-    logits.div_(total)
-    return chosen - total.squeeze(1).log()
+class Outputs:
+    """The output layer, and what its products need: softmax(h W' + b) = e * boost / (e . boost), e = exp(h W').
 
+    With exp(b) out of the exponent, and no shift where none is needed, logits are passed over twice between the
+    product that makes them and those that use them.
+    """
 
-def target_only(logits: Float[Tensor, "n V"], target: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
-    """log p(target), the logits used up."""
-    rows = torch.arange(len(target), device=target.device)
-    peak = logits.amax(1, keepdim=True)
-    chosen = logits[rows, target] - peak.squeeze(1)
-    return chosen - logits.sub_(peak).exp_().sum(1).log()
+    LARGEST_BIAS = 60.0
+    """Beyond it (about the mean, in nats) exp(b) is no factor to divide by in single precision."""
+    SUMS = (1e-25, 1e30)
+    """Sums of exponentials in between are as good as those of shifted ones."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight, self.bias, self.boost = weight, bias, None
+        if bias is not None and bias.numel():
+            centred = at_least_float32(bias) - at_least_float32(bias).mean()
+            if float(centred.abs().max()) < self.LARGEST_BIAS:
+                self.bias, self.boost = centred, centred.exp()
+
+    def logits(self, hidden: Tensor, room: Tensor | None) -> Tensor:
+        """What is still to be exponentiated."""
+        logits = logits_of(hidden, self.weight, room)
+        return logits.add_(self.bias) if self.bias is not None and self.boost is None else logits
+
+    def exponentials(
+        self, hidden: Float[Tensor, "n H"], target: Int[Tensor, "n"] | None, room: Tensor | None
+    ) -> tuple[Float[Tensor, "n V"], Float[Tensor, "n"], Float[Tensor, "n"] | None]:
+        """e of every row up to a factor, its sum with the boost, and log p(target)."""
+        logits, shift = self.logits(hidden, room), None
+        place = None if target is None else (torch.arange(len(target), device=target.device), target)
+        own = None if place is None else logits[place]
+        total = self.summed(logits.exp_())
+        low, high = self.SUMS
+        if len(total) and not bool(((total > low) & (total < high)).all()):
+            logits = self.logits(hidden, room)
+            shift = logits.amax(1, keepdim=True)
+            total = self.summed(logits.sub_(shift).exp_())
+        if own is None or target is None:
+            return logits, total, None
+        own = own if shift is None else own - shift.squeeze(1)
+        own = own if self.boost is None or self.bias is None else own + self.bias[target]
+        return logits, total, own - total.log()
+
+    def summed(self, e: Float[Tensor, "n V"]) -> Float[Tensor, "n"]:
+        return e.sum(1) if self.boost is None else e @ self.boost
+
+    def boost_of(self, target: Int[Tensor, "n"]) -> Tensor | float:
+        """exp(b) of single outputs."""
+        return 1.0 if self.boost is None else self.boost[target]
 
 
 class Gradients:
     """Sums of d log p(target) / d(hidden, weight, bias) over chunks, each row with its own factor."""
 
-    def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, hidden: Tensor, outputs: Outputs) -> None:
+        self.inputs, self.outputs = hidden, outputs
+        boost, weight = outputs.boost, outputs.weight
+        self.scaled = (weight if boost is None else weight * boost.unsqueeze(1)).to(hidden.dtype)
         self.hidden = torch.empty_like(hidden)
-        self.weight = torch.zeros_like(at_least_float32(weight))
-        self.bias = None if bias is None else torch.zeros_like(at_least_float32(bias))
+        self.by_output = torch.zeros_like(at_least_float32(outputs.weight))
+        self.by_bias = None if outputs.bias is None else torch.zeros_like(at_least_float32(outputs.bias))
 
-    def add(
-        self,
-        rows: slice,
-        probabilities: Tensor,
-        target: Tensor,
-        factor: Tensor,
-        hidden: Tensor,
-        weight: Tensor,
-    ) -> None:
-        """Consume a chunk's probabilities: d = factor * (onehot(target) - p)."""
-        d = probabilities.mul_(-factor.unsqueeze(1))
-        d[torch.arange(len(target), device=target.device), target] += factor
-        if self.bias is not None:
-            self.bias += d.sum(0)
-        d = d.to(hidden.dtype)
-        torch.mm(d, weight.to(hidden.dtype), out=self.hidden[rows])
-        if self.weight.dtype == hidden.dtype:
-            self.weight.addmm_(d.t(), hidden[rows])
-        else:
-            self.weight += d.t() @ hidden[rows]
+    def add(self, rows: slice, e: Tensor, total: Tensor, target: Tensor, factor: Tensor) -> None:
+        """Consume a chunk's exponentials: factor * (onehot(target) - p) is -factor/total * boost * what e becomes."""
+        e[torch.arange(len(target), device=target.device), target] -= total / self.outputs.boost_of(target)
+        scale, hidden = -factor / total, self.inputs[rows]
+        if (
+            e.dtype != hidden.dtype
+        ):  # half precision: numbers of the size of probabilities go into the products
+            d = e.mul_(scale.unsqueeze(1)).to(hidden.dtype)
+            torch.mm(d, self.scaled, out=self.hidden[rows])
+            self.by_output += d.t() @ hidden
+            if self.by_bias is not None:
+                self.by_bias += e.sum(0)
+            return
+        torch.mm(e, self.scaled, out=self.hidden[rows]).mul_(scale.unsqueeze(1))
+        self.by_output.addmm_(e.t(), hidden * scale.unsqueeze(1))
+        if self.by_bias is not None:
+            self.by_bias.addmv_(e.t(), scale)
+
+    def all(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The sums by hidden, weight and bias; to be asked once."""
+        boost = self.outputs.boost
+        if boost is not None:
+            self.by_output.mul_(boost.unsqueeze(1))
+            self.by_bias = None if self.by_bias is None else self.by_bias.mul_(boost)
+        return self.hidden, self.by_output, self.by_bias
 
 
 def chunks(n: int, size: int) -> Iterator[slice]:
@@ -135,24 +173,25 @@ class LinearLogProb(torch.autograd.Function):
         ctx.save_for_backward(hidden, weight, bias, target)
         ctx.rows = max(1, max_logits // weight.shape[0])
         room = room_for(min(ctx.rows, len(target)), hidden, weight)
-        out = [
-            target_only(logits_of(hidden[rows], weight, bias, room), target[rows])
-            for rows in chunks(len(target), ctx.rows)
-        ]
-        return torch.cat(out) if out else at_least_float32(hidden.new_zeros(0))
+        outputs, out = Outputs(weight, bias), at_least_float32(hidden.new_zeros(len(target)))
+        for rows in chunks(len(target), ctx.rows):
+            log_p = outputs.exponentials(hidden[rows], target[rows], room)[2]
+            assert log_p is not None
+            out[rows] = log_p
+        return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivatives()
         hidden, weight, bias, target = ctx.saved_tensors
-        sums = Gradients(hidden, weight, bias)
+        outputs = Outputs(weight, bias)
+        sums = Gradients(hidden, outputs)
         room = room_for(min(ctx.rows, len(target)), hidden, weight)
         for rows in chunks(len(target), ctx.rows):
-            logits = logits_of(hidden[rows], weight, bias, room)
-            softmax_(logits, target[rows])
-            sums.add(rows, logits, target[rows], grad[rows].to(logits.dtype), hidden, weight)
-            del logits  # before the next chunk's exist
-        return sums.hidden, sums.weight, sums.bias, None, None
+            e, total, _ = outputs.exponentials(hidden[rows], None, room)
+            sums.add(rows, e, total, target[rows], grad[rows].to(e.dtype))
+            del e  # before the next chunk's exist
+        return *sums.all(), None, None
 
 
 class FusedAverage(torch.autograd.Function):
@@ -180,27 +219,26 @@ class FusedAverage(torch.autograd.Function):
         """Rows are sorted by query: `owner` is each row's query; `starts` cuts them at query borders."""
         queries = int(owner[-1]) + 1 if len(owner) else 0
         differentiate = differentiate and any(ctx.needs_input_grad[:4])
-        sums = Gradients(hidden, weight, bias) if differentiate else None
+        outputs = Outputs(weight, bias)
+        sums = Gradients(hidden, outputs) if differentiate else None
         room = room_for(largest(starts), hidden, weight)
         value = log_weight.new_zeros(queries)
         factor, slope = torch.empty_like(log_weight), torch.empty_like(log_weight)
         for start, stop in pairwise(starts):
             rows = slice(start, stop)
-            logits = logits_of(hidden[rows], weight, bias, room)
-            log_p = (softmax_ if sums else target_only)(logits, target[rows]).to(log_weight.dtype)
+            e, sizes, log_p = outputs.exponentials(hidden[rows], target[rows], room)
+            assert log_p is not None
             first, last = int(owner[start]), int(owner[stop - 1]) + 1
             local = owner[rows] - first
             average = log_average if marginal else mean_average
             value[first:last], factor[rows], slope[rows] = average(
-                log_weight[rows], log_p, local, last - first
+                log_weight[rows], log_p.to(log_weight.dtype), local, last - first
             )
             if sums:
-                sums.add(rows, logits, target[rows], factor[rows].to(logits.dtype), hidden, weight)
-            del logits  # before the next chunk's exist
+                sums.add(rows, e, sizes, target[rows], factor[rows].to(e.dtype))
+            del e  # before the next chunk's exist
         if sums:
-            ctx.save_for_backward(
-                hidden, weight, bias, target, owner, factor, slope, sums.hidden, sums.weight, sums.bias
-            )
+            ctx.save_for_backward(hidden, weight, bias, target, owner, factor, slope, *sums.all())
             ctx.starts = starts
         return value
 
@@ -216,15 +254,15 @@ class FusedAverage(torch.autograd.Function):
             d_weight = d_weight * scale
             d_bias = None if d_bias is None else d_bias * scale
         else:
-            again = Gradients(hidden, weight, bias)
+            outputs = Outputs(weight, bias)
+            again = Gradients(hidden, outputs)
             room = room_for(largest(ctx.starts), hidden, weight)
             for start, stop in pairwise(ctx.starts):
                 rows = slice(start, stop)
-                logits = logits_of(hidden[rows], weight, bias, room)
-                softmax_(logits, target[rows])
-                again.add(rows, logits, target[rows], (factor * each)[rows].to(logits.dtype), hidden, weight)
-                del logits
-            d_weight, d_bias = again.weight, again.bias
+                e, total, _ = outputs.exponentials(hidden[rows], None, room)
+                again.add(rows, e, total, target[rows], (factor * each)[rows].to(e.dtype))
+                del e
+            _, d_weight, d_bias = again.all()
         return d_hidden, d_weight, d_bias, d_log_weight, None, None, None, None, None
 
 
@@ -237,10 +275,10 @@ def log_average(log_weight: Tensor, log_p: Tensor, owner: Tensor, queries: int) 
     joint = log_weight + log_p
     peak = joint.new_full((queries,), float("-inf")).scatter_reduce(0, owner, joint, "amax")
     peak = peak.masked_fill(peak == float("-inf"), 0.0)
-    total = joint.new_zeros(queries).index_add(0, owner, (joint - peak[owner]).exp())
-    value = total.log() + peak
-    posterior = (joint - value[owner]).exp().nan_to_num(0.0)
-    return value, posterior, posterior
+    each = (joint - peak[owner]).exp()
+    total = joint.new_zeros(queries).index_add(0, owner, each)
+    posterior = (each / total[owner]).nan_to_num(0.0)
+    return total.log() + peak, posterior, posterior
 
 
 def mean_average(log_weight: Tensor, log_p: Tensor, owner: Tensor, queries: int) -> Average:
@@ -268,19 +306,18 @@ def add_mixture(
     """Add sum_k w_k softmax(h_k W' + b) of each owner, ascending in 0..Q-1, to its row of `out`; no gradient.
 
     Each chunk's weighted sum over its rows is one matrix product with the weights, which also divides by the
-    softmax's sums: the logits are passed over three times and no more.
+    softmax's sums.
     """
     size = max(1, min(MIXTURE_ROWS, max_logits // weight.shape[0]))
-    room = room_for(min(size, len(owner)), hidden, weight)
+    room, outputs = room_for(min(size, len(owner)), hidden, weight), Outputs(weight, bias)
     for rows in chunks(len(owner), size):
-        logits = logits_of(hidden[rows], weight, bias, room)
-        total = logits.sub_(logits.amax(1, keepdim=True)).exp_().sum(1)
-        first, last = int(owner[rows][0]), int(owner[rows][-1]) + 1
-        share = torch.zeros(last - first, len(total), dtype=out.dtype, device=out.device)
-        place = torch.arange(len(total), device=out.device)
-        share[owner[rows] - first, place] = log_weight[rows].exp().to(out.dtype) / total
-        out[first:last].addmm_(share, logits)
-        del logits  # before the next chunk's exist
+        e, total, _ = outputs.exponentials(hidden[rows], None, room)
+        used, local = owner[rows].unique_consecutive(return_inverse=True)
+        share = torch.zeros(len(used), len(total), dtype=e.dtype, device=e.device)
+        share[local, torch.arange(len(total), device=e.device)] = log_weight[rows].exp().to(e.dtype) / total
+        mixed = share @ e
+        out.index_add_(0, used, (mixed if outputs.boost is None else mixed.mul_(outputs.boost)).to(out.dtype))
+        del e  # before the next chunk's exist
 
 
 @torch.no_grad()
@@ -295,7 +332,9 @@ def single_log_prob(
     """log w + log softmax(h W' + b) of every row into `out`; no gradient."""
     for rows in chunks(len(hidden), MIXTURE_ROWS):
         room = out[rows] if room_for(0, hidden, weight) is not None else None
-        logits = logits_of(hidden[rows], weight, bias, room)
+        logits = logits_of(hidden[rows], weight, room)
+        if bias is not None:
+            logits += bias
         logits -= (logits.logsumexp(1) - log_weight[rows].to(logits.dtype)).unsqueeze(1)
         if room is None:
             out[rows] = logits

@@ -10,11 +10,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from latentalign.core.alignments import Mixed, OneHot
-from latentalign.core.certified import beam_predictive
+from latentalign.core.certified import Beam, beam_predictive
 from latentalign.core.distributions import Categorical
 from latentalign.core.emission import FactoredHead, predictive_log_prob
-from latentalign.core.predict import CertifiedPredict, Predict
-from latentalign.core.vocabulary import add_mixture
+from latentalign.core.numerics import NEG_INF, at_least_float32
+from latentalign.core.predict import CertifiedPredict, Predict, SoftPredict
+from latentalign.core.vocabulary import add_mixture, aligned, single_log_prob
 from latentalign.nmt.data import Batch
 from latentalign.nmt.model import TranslationModel
 from latentalign.nmt.tokenizer import BOS, EOS, PAD
@@ -50,10 +51,9 @@ class DecodeStep:
         predict: Predict,
         source: Int[Tensor, "B T"],
         mask: Tensor,
-        *,
-        beam: int,
     ) -> None:
-        self.model, self.predict, self.mask, self.beam = model, predict, mask, beam
+        self.model, self.predict, self.mask = model, predict, mask
+        self.rows: tuple[Tensor, ...] | None = None
         self.memory = model.encode(source, mask)
         self.projected = model.decoder.score.project(self.memory)
         self.head = ProjectedHead(model.head).eval()
@@ -78,16 +78,32 @@ class DecodeStep:
 
     def __call__(self, tokens: Int[Tensor, "n"], state: State) -> tuple[Float[Tensor, "n V"], State]:
         model, sentence = self.model, state["sentence"]
-        memory, mask = self.memory[sentence], self.mask[sentence]
+        memory, mask, projected = self.of_hypotheses(sentence)
         words = model.embed_target(tokens)
-        query, scores, after = model.decoder.step(
-            words, self.unpack(state), memory, self.projected[sentence], mask=mask
-        )
+        query, scores, after = model.decoder.step(words, self.unpack(state), memory, projected, mask=mask)
         prior = model.prior(query, scores, memory, mask=mask)
-        following = {**self.pack(after, sentence), "log_prob": state["log_prob"]}
+        told = {name: state[name] for name in ("log_prob", "places", "last")}
+        following = {**self.pack(after, sentence), **told}
         if isinstance(self.predict, CertifiedPredict) and isinstance(prior, Categorical):
             return self.certified(query, prior, state), following
+        if isinstance(self.predict, SoftPredict) and isinstance(prior, Categorical):
+            return self.soft(query, after.context), following
         return self.averaged(query, self.predict(prior), sentence), following
+
+    def of_hypotheses(self, sentence: Int[Tensor, "n"]) -> tuple[Tensor, Tensor, Tensor]:
+        """What belongs to each hypothesis' sentence, copied when that has changed since the last step."""
+        if self.rows is None or not torch.equal(self.rows[0], sentence):
+            self.rows = (sentence, self.memory[sentence], self.mask[sentence], self.projected[sentence])
+        return self.rows[1], self.rows[2], self.rows[3]
+
+    def soft(self, query: Float[Tensor, "n Dq"], context: Float[Tensor, "n D"]) -> Float[Tensor, "n V"]:
+        """log p(y | x, x~) under the expected context, which the decoder has formed already."""
+        head = self.model.head
+        hidden = head.hidden(head.query_part(query), head.memory_part(context))
+        found = aligned(len(hidden), at_least_float32(hidden[:0]), head.output.out_features)
+        nothing = hidden.new_zeros(len(hidden))
+        single_log_prob(found, hidden, head.output.weight, head.output.bias, log_weight=nothing)
+        return found
 
     def certified(
         self, query: Float[Tensor, "n Dq"], prior: Categorical, state: State
@@ -102,15 +118,17 @@ class DecodeStep:
             weights = {"log_weight": log_weight, "owner": owner, "max_logits": limit}
             add_mixture(out, hidden, output.weight, output.bias, **weights)
 
-        return beam_predictive(
-            prior,
-            add,
-            outputs=head.output.out_features,
-            log_prob=state["log_prob"],
-            sentence=sentence,
-            beam=self.beam,
-            tolerance=self.predict.tolerance,
+        beam = Beam(
+            state["log_prob"], sentence, state["places"], state["last"], end=EOS, never=(PAD, BOS, EOS)
         )
+        found = beam_predictive(
+            prior, add, outputs=head.output.out_features, beam=beam, tolerance=self.predict.tolerance
+        )
+        lost = (beam.last & (found[:, EOS] == NEG_INF)).nonzero().squeeze(-1)
+        if len(lost):  # it ends here, however improbable: in log space nothing underflows
+            some = Categorical(prior.log_probs[lost], prior.mask[lost])
+            found[lost] = self.averaged(query[lost], some.enumerate(), sentence[lost])
+        return found
 
     def averaged(
         self, query: Float[Tensor, "n Dq"], chosen: OneHot | Mixed, sentence: Int[Tensor, "n"]
@@ -140,7 +158,7 @@ class Translator:
         source, mask = padded(sources)
         device = self.model.head.output.weight.device
         source, mask = source.to(device), mask.to(device)
-        step = DecodeStep(self.model.eval(), self.predict, source, mask, beam=self.search.beam)
+        step = DecodeStep(self.model.eval(), self.predict, source, mask)
         return self.search(step, step.start(), source_lengths=mask.sum(1), bos=BOS, eos=EOS, pad=PAD)
 
 

@@ -323,10 +323,11 @@ class Trainer:
         total = self.everywhere(add_up(parts))
         count = total.queries if self.config.normalize == "tokens" else total.examples
         grads = [p.grad for p in module.parameters() if p.grad is not None]
-        torch._foreach_div_(grads, max(1, count) / self.world.size)  # a replica's gradients are means
-        norm = torch.nn.utils.clip_grad_norm_(module.parameters(), self.config.clip)
-        if not (math.isfinite(float(total.surrogate)) and math.isfinite(float(norm))):
-            raise self.diverged(group, f"loss {-float(total.surrogate)}, gradient norm {float(norm)}")
+        mean = self.world.size / max(1, count)  # a replica's gradients are means already
+        norm = mean * float(torch.nn.utils.get_total_norm(grads))
+        if not (math.isfinite(float(total.surrogate)) and math.isfinite(norm)):
+            raise self.diverged(group, f"loss {-float(total.surrogate)}, gradient norm {norm}")
+        torch._foreach_mul_(grads, mean * min(1.0, self.config.clip / (norm + 1e-6)))
         for settings in self.optimizer.param_groups:
             settings["lr"] = self.schedule.learning_rate
         self.optimizer.step()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import resource
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 STATUS = Path("/proc/self/status")
 RESET = Path("/proc/self/clear_refs")
@@ -20,16 +23,34 @@ def peak_memory_mb() -> float:
     On Linux a process begins with the ru_maxrss of the one that started it, which would hide all that a child
     of a large parent takes; VmHWM is the same figure of the child alone.
     """
-    found = re.search(r"^VmHWM:\s+(\d+) kB", STATUS.read_text(), re.MULTILINE) if STATUS.exists() else None
-    if found:
-        return int(found[1]) / 1024
+    found = status("VmHWM")
+    if found is not None:
+        return found
     highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return highest / (2**20 if sys.platform == "darwin" else 1024)
+
+
+def status(name: str) -> float | None:
+    """A figure in MB that Linux keeps of this process; None elsewhere."""
+    found = re.search(rf"^{name}:\s+(\d+) kB", STATUS.read_text(), re.MULTILINE) if STATUS.exists() else None
+    return int(found[1]) / 1024 if found else None
+
+
+def begin_peak() -> float:
+    """Forget the peak where the system can do that; what the next one is to be compared with."""
+    gc.collect()
+    try:
+        RESET.write_text("5")
+    except OSError:
+        return peak_memory_mb()
+    return status("VmRSS") or peak_memory_mb()
 
 
 def device_peak_mb(device: torch.device) -> float:
     """The highest memory that computing took: on a GPU its own, elsewhere the process's."""
     if device.type == "cuda":
+        import torch
+
         return torch.cuda.max_memory_allocated(device) / 2**20
     return peak_memory_mb()
 
@@ -37,6 +58,8 @@ def device_peak_mb(device: torch.device) -> float:
 def forget_peak(device: torch.device) -> None:
     """Let a new peak begin, where the system can do that."""
     if device.type == "cuda":
+        import torch
+
         torch.cuda.reset_peak_memory_stats(device)
     with suppress(OSError):
         RESET.write_text("5")

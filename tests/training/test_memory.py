@@ -4,7 +4,10 @@ import runpy
 import subprocess
 import sys
 
-from latentalign.bench import memory
+import pytest
+import torch
+
+from latentalign.training import memory
 
 
 def test_a_child_does_not_inherit_its_parents_peak():
@@ -20,3 +23,14 @@ def test_what_was_freed_is_in_the_peak():
     del held
     assert runpy.run_path(memory.__file__)["peak_memory_mb"]() >= before
     assert memory.peak_memory_mb() > 300
+
+
+def test_a_forgotten_peak_begins_anew():
+    held = bytearray(1) * (300 * 2**20)
+    high = memory.peak_memory_mb()
+    del held
+    if memory.begin_peak() > high - 200:
+        pytest.skip("this system keeps its peaks")
+    assert memory.peak_memory_mb() < high - 200
+    memory.forget_peak(torch.device("cpu"))
+    assert memory.device_peak_mb(torch.device("cpu")) < high - 200
