@@ -205,3 +205,7 @@ def test_logits_of_every_size_give_the_dense_softmax_and_its_gradients(bias, shi
     each = log_weight.exp().unsqueeze(1) * logits.softmax(-1)
     mixed = torch.zeros(3, 7, dtype=torch.float64).index_add(0, owner, each)
     torch.testing.assert_close(out.double(), mixed, rtol=rounding, atol=rounding)
+    alone = torch.empty(9, 7, dtype=dtype)
+    vocabulary.single_log_prob(alone, h, w, b[0] if b else None, log_weight=lw.detach())
+    expected = log_weight.unsqueeze(1) + logits.log_softmax(-1)
+    torch.testing.assert_close(alone.double(), expected, rtol=rounding, atol=rounding)

@@ -82,8 +82,7 @@ class Outputs:
         place = None if target is None else (torch.arange(len(target), device=target.device), target)
         own = None if place is None else logits[place]
         total = self.summed(logits.exp_())
-        low, high = self.SUMS
-        if len(total) and not bool(((total > low) & (total < high)).all()):
+        if not self.usable(total):
             logits = self.logits(hidden, room)
             shift = logits.amax(1, keepdim=True)
             total = self.summed(logits.sub_(shift).exp_())
@@ -92,6 +91,11 @@ class Outputs:
         own = own if shift is None else own - shift.squeeze(1)
         own = own if self.boost is None or self.bias is None else own + self.bias[target]
         return logits, total, own - total.log()
+
+    def usable(self, total: Float[Tensor, "n"]) -> bool:
+        """Whether no sum of exponentials is near the ends of what numbers there are."""
+        low, high = self.SUMS
+        return bool(((total > low) & (total < high)).all())
 
     def summed(self, e: Float[Tensor, "n V"]) -> Float[Tensor, "n"]:
         return e.sum(1) if self.boost is None else e @ self.boost
@@ -315,8 +319,12 @@ def add_mixture(
         used, local = owner[rows].unique_consecutive(return_inverse=True)
         share = torch.zeros(len(used), len(total), dtype=e.dtype, device=e.device)
         share[local, torch.arange(len(total), device=e.device)] = log_weight[rows].exp().to(e.dtype) / total
-        mixed = share @ e
-        out.index_add_(0, used, (mixed if outputs.boost is None else mixed.mul_(outputs.boost)).to(out.dtype))
+        mixed = (share @ e).to(out.dtype)
+        mixed = mixed if outputs.boost is None else mixed.mul_(outputs.boost)
+        if int(used[-1]) - int(used[0]) + 1 == len(used):  # no owner in between is without a row here
+            out[int(used[0]) : int(used[-1]) + 1] += mixed
+        else:
+            out.index_add_(0, used, mixed)
         del e  # before the next chunk's exist
 
 
@@ -330,13 +338,17 @@ def single_log_prob(
     log_weight: Float[Tensor, "N"],
 ) -> None:
     """log w + log softmax(h W' + b) of every row into `out`; no gradient."""
+    outputs, size = Outputs(weight, bias), min(MIXTURE_ROWS, len(hidden))
+    e = aligned(size, out, len(weight))
+    in_place = room_for(0, hidden, weight) is not None
     for rows in chunks(len(hidden), MIXTURE_ROWS):
-        room = out[rows] if room_for(0, hidden, weight) is not None else None
-        logits = logits_of(hidden[rows], weight, room)
-        if bias is not None:
-            logits += bias
-        logits -= (logits.logsumexp(1) - log_weight[rows].to(logits.dtype)).unsqueeze(1)
-        if room is None:
+        logits = outputs.logits(hidden[rows], out[rows] if in_place else None)
+        total = outputs.summed(torch.exp(logits, out=e[: len(logits)]))
+        if outputs.boost is not None:
+            logits += outputs.bias
+        normaliser = total.log() if outputs.usable(total) else logits.logsumexp(1)
+        logits -= (normaliser - log_weight[rows].to(logits.dtype)).unsqueeze(1)
+        if not in_place:
             out[rows] = logits
 
 

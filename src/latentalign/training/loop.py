@@ -245,7 +245,10 @@ class Trainer:
                 self.save()
                 self.validate(None)
         finally:
-            signal.signal(signal.SIGTERM, before)
+            if (
+                not self.stop_asked
+            ):  # else a second SIGTERM would end the process before it has said why it ends
+                signal.signal(signal.SIGTERM, before)
         return self.schedule
 
     def ask_to_stop(self, number: int, frame: Any) -> None:
