@@ -282,7 +282,8 @@ def page_of(
     curves.save_all(figures, plan.out / "figures")
     return Page(
         title=f"Attention as a latent variable: {Path(plan.recipe).stem}",
-        summary=f"{len(firsts)} rows, {results[0]['sentences']:,} test sentences, recipe {plan.recipe}",
+        summary=f"{len(firsts)} rows, {results[0]['sentences']:,} test sentences, recipe {plan.recipe}; "
+        "pictures and figures are of each row's first seed",
         sections=[*table_sections(tables), *picture_sections(figures)],
         alignments={name: d["alignments"] for name, d in details.items()},
     )

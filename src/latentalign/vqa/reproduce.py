@@ -203,7 +203,8 @@ def page_of(plan: Plan, results: Sequence[dict[str, Any]], tables: Sequence[Tabl
     curves.save_all(figures, plan.out / "figures")
     return Page(
         title=f"Attention as a latent variable: {Path(plan.recipe).stem}",
-        summary=f"{len(firsts)} rows, {results[0]['questions']:,} test questions, recipe {plan.recipe}",
+        summary=f"{len(firsts)} rows, {results[0]['questions']:,} test questions, recipe {plan.recipe}; "
+        "pictures and figures are of each row's first seed",
         sections=[*table_sections(tables), *picture_sections(figures)],
         looks=looks,
         pictures=embedded_pictures(looks, pictures),
