@@ -7,6 +7,7 @@ import pytest
 import torch
 from toy import tiny
 
+from latentalign import OBJECTIVES
 from latentalign.errors import InputError
 from latentalign.nmt.align import encode_pairs, in_order
 from latentalign.nmt.data import build_cache
@@ -15,6 +16,7 @@ from latentalign.nmt.metrics import evaluate, kmax_curve, measured, split_of, tr
 from latentalign.nmt.task import Trained, train
 from latentalign.nmt.tokenizer import EOS
 from latentalign.nmt.translate import Settings
+from latentalign.reproduction.diagnosis import gradient, gradients, held
 from latentalign.textfiles import read_parallel
 from latentalign.training.run import Run
 
@@ -116,3 +118,25 @@ def test_alignments_are_of_words_in_order_whatever_the_batch(trained, demo_files
 def test_a_missing_split_is_named(trained):
     with pytest.raises(InputError, match="no split 'dev'"):
         evaluate(trained, "dev")
+
+
+def test_what_q_learns_by_its_own_rule_is_no_bias_of_the_models_gradient(trained):
+    model = trained.model
+    batch = pair_batch([[5, 6, 7], [8, 9]], [[5, 6], [7]])
+    free, fixed = model.latent(batch), held(model.latent(batch))
+    assert free.inferred.log_probs.requires_grad
+    assert not fixed.inferred.log_probs.requires_grad
+    assert fixed.prior.log_probs.requires_grad
+    torch.testing.assert_close(fixed.inferred.log_probs, free.inferred.log_probs)
+    # A thousand weighted draws are nearly the exact posterior: then only q's own rule tells rws from the marginal.
+    embeddings = [p for name, p in model.named_parameters() if "embed" in name]
+    truth = gradient(OBJECTIVES["marginal"](), lambda: model.latent(batch), embeddings)
+    torch.manual_seed(0)
+    near = gradient(OBJECTIVES["rws"](n=1000), lambda: held(model.latent(batch)), embeddings)
+    far = gradient(OBJECTIVES["rws"](n=1000), lambda: model.latent(batch), embeddings)
+    assert (near - truth).norm() < 0.05 * truth.norm()
+    assert (far - truth).norm() > 2 * (near - truth).norm()
+    rows = {r["estimator"]: r for r in gradients(model, lambda: model.latent(batch), inferred=True, draws=8)}
+    assert rows["marginal"]["bias"] == rows["variational-enum"]["bias"] == 0.0
+    assert rows["variational-sample, 5 draws"]["variance"] < rows["variational-sample"]["variance"]
+    assert all(r["milliseconds"] > 0 and math.isfinite(r["bias"]) for r in rows.values())

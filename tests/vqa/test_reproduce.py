@@ -14,7 +14,8 @@ def test_rows_tables_and_a_page(pictures, sizes, tmp_path, capsys):
     settings = [*generated(pictures), *sizes]
     rows = ["variational-enum"]
     plan = plan_for("vqa/scenes", rows, seeds=1, out=tmp_path, overrides=settings)
-    results = reproduce(plan)
+    results, failures = reproduce(plan)
+    assert failures == []
     show(plan, results)
     (record,) = json.loads((tmp_path / "results.json").read_text())
     for name in (
