@@ -12,10 +12,10 @@ demo: $(USABLE)
 	  --set training.epochs=2 --set training.threads=1
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --durations=10
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
 
 test-fast: $(READY)
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 faults: $(READY)
 	$(BIN)/python tests/faults.py
