@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import IO, Any
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float32, Int64
 
 from latentalign.errors import InputError, StorageError
@@ -308,7 +309,8 @@ class Features:
         """Features padded with zeros, where regions exist, and boxes of the pictures at some positions."""
         spans = [self._span(position) for position in positions]
         longest = max((end - start for start, end in spans), default=0)
-        features = np.empty((len(spans), longest, self.size), np.float32)
+        # NumPy asks for huge pages, and where memory is in pieces the system takes half a second to find them.
+        features = torch.empty(len(spans), longest, self.size).numpy()
         mask = np.zeros((len(spans), longest), bool)
         boxes = np.zeros((len(spans), longest, 4), np.float32)
         for b, (start, end) in enumerate(spans):
