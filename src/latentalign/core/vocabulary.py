@@ -344,7 +344,7 @@ def single_log_prob(
     for rows in chunks(len(hidden), MIXTURE_ROWS):
         logits = outputs.logits(hidden[rows], out[rows] if in_place else None)
         total = outputs.summed(torch.exp(logits, out=e[: len(logits)]))
-        if outputs.boost is not None:
+        if outputs.boost is not None and outputs.bias is not None:
             logits += outputs.bias
         normaliser = total.log() if outputs.usable(total) else logits.logsumexp(1)
         logits -= (normaliser - log_weight[rows].to(logits.dtype)).unsqueeze(1)
