@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import jaxtyping
 import pytest
 from jaxtyping import install_import_hook
 
@@ -20,6 +21,14 @@ DATA = Path(
 def _seed():
     torch.manual_seed(0)
     torch.set_num_threads(1)  # two workers share two cores; a run that was loaded may have asked for more
+
+
+@pytest.fixture
+def unchecked():
+    """For long trainings: shapes are checked in all others, and cost a third of the time."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

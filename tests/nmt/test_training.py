@@ -25,6 +25,7 @@ from latentalign.training.run import Run
 pytestmark = pytest.mark.slow  # trains a small model first
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("name", list(OBJECTIVES))
 def test_every_objective_lowers_its_own_bound_in_200_steps(name, demo_files, tmp_path):
     config = tiny(
@@ -39,6 +40,7 @@ def test_every_objective_lowers_its_own_bound_in_200_steps(name, demo_files, tmp
     assert math.isfinite(result["ppl"])
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("name", ["soft", "marginal", "hard-enum", "variational-enum"])
 def test_fused_and_plain_emissions_train_alike_step_by_step(name, demo_files, tmp_path, monkeypatch):
     curves = []
@@ -96,6 +98,7 @@ def test_a_second_sigterm_finds_a_training_that_only_ends_once(demo_files, tmp_p
     assert Run(tmp_path / "run").history()[-1]["step"] == 1
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("tail", ["enumerate", "sample"])
 def test_the_certified_marginal_trains(tail, demo_files, tmp_path):
     config = tiny(
@@ -220,6 +223,7 @@ def test_a_tokenizer_that_does_not_belong_is_refused(trained_run, demo_files, tm
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_reduced_precision_stays_near_full_precision(demo_files, tmp_path):
     bounds = {}
     for precision in ("float32", "bf16"):

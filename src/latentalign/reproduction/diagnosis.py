@@ -29,7 +29,7 @@ from latentalign.reproduction.page import Page, Section
 from latentalign.reproduction.tables import Cell, Table
 
 IWAE = (1, 5, 25)
-TIMED = 5
+TIMED = 3
 """Steps of which the median time is taken."""
 ROUNDING = 1e-6
 """Gaps and bounds are differences of probabilities in single precision."""
