@@ -12,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from commands import command
+
 from latentalign.data import demo
 
 pytestmark = pytest.mark.slow
@@ -23,8 +27,7 @@ SIZES = [
 
 
 def run(*arguments: object, stdin: bytes = b"", code: int | None = 0) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "latentalign", *map(str, arguments)]
-    done = subprocess.run(command, input=stdin, capture_output=True, check=False)
+    done = command(*arguments, stdin=stdin)
     assert b"Traceback" not in done.stderr, done.stderr.decode()
     if code is not None:
         assert done.returncode == code, done.stderr.decode()
@@ -206,11 +209,11 @@ def test_bad_predict_and_bad_input_lines_are_refused(model):
 
 
 def test_sigterm_saves_and_ends_with_143(files, tmp_path):
-    command = [
+    started = [
         sys.executable, "-m", "latentalign", "train", "nmt/demo", "--out", str(tmp_path / "run"),
         *options(files, "training.epochs=1000", "training.patience=1000"),
     ]  # fmt: skip
-    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    process = subprocess.Popen(started, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 120
     while not (tmp_path / "run" / "checkpoint" / "current.json").exists():
         assert time.monotonic() < deadline
