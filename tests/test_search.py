@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from latentalign.errors import DivergedError, InputError
-from latentalign.search import BeamSearch, Hypothesis, _top
+from latentalign.search import BLOCK, BeamSearch, Hypothesis, _top
 
 PAD, BOS, EOS, A, B, C = range(6)
 WORDS = (A, B, C)
@@ -289,3 +289,15 @@ def test_a_model_that_gives_nan_is_named():
 def test_impossible_settings_are_refused_by_name(settings, named):
     with pytest.raises(InputError, match=named):
         BeamSearch(**settings)
+
+
+@pytest.mark.parametrize("levels", [5, 40, 10**6])
+@pytest.mark.parametrize("width", [BLOCK * 30, BLOCK * 30 + 17, BLOCK * 9])
+def test_the_best_of_long_rows_are_those_of_a_sort_of_equals_the_first(width, levels):
+    values = torch.randint(levels, (20, width), generator=torch.Generator().manual_seed(0)).double()
+    values[:, -1] = levels  # in the last, shorter block
+    for k in (1, 4, 11):
+        value, column = _top(values, k)
+        expected = values.sort(dim=1, descending=True, stable=True)
+        assert torch.equal(column, expected.indices[:, :k])
+        assert torch.equal(value, expected.values[:, :k])
