@@ -245,9 +245,8 @@ class Trainer:
                 self.save()
                 self.validate(None)
         finally:
-            if (
-                not self.stop_asked
-            ):  # else a second SIGTERM would end the process before it has said why it ends
+            # After SIGTERM the handler stays: a second one must not end the process before it has said why.
+            if not self.stop_asked:
                 signal.signal(signal.SIGTERM, before)
         return self.schedule
 
