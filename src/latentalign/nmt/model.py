@@ -16,6 +16,7 @@ from latentalign.nmt.data import Batch
 from latentalign.nmt.inference_network import InferenceConfig, InferenceNetwork
 from latentalign.nmt.tokenizer import BOS
 from latentalign.nn.attention_decoder import AttentionDecoder
+from latentalign.nn.dropout import Dropout
 from latentalign.nn.heads import MLPHead
 from latentalign.nn.recurrent import LSTMStack
 
@@ -64,7 +65,7 @@ class TranslationModel(nn.Module):
         self.target_embedding = (
             self.source_embedding if config.joint_embedding else nn.Embedding(target_size, config.embedding)
         )
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.encoder = LSTMStack(
             config.embedding, config.encoder_size, config.encoder_layers, dropout=config.dropout
         )

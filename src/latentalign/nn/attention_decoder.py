@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from latentalign.core.numerics import NEG_INF
 from latentalign.core.scores import MLPScore, Score
+from latentalign.nn.dropout import Dropout
 from latentalign.nn.recurrent import cell_backward, cell_forward
 
 
@@ -37,7 +38,7 @@ class AttentionDecoder(nn.Module):
         self.first = nn.Linear(memory_dim + hidden, 4 * hidden, bias=False)
         self.upper = nn.ModuleList([nn.Linear(2 * hidden, 4 * hidden) for _ in range(layers - 1)])
         self.score = score
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.hidden_size, self.memory_dim, self.layers = hidden, memory_dim, layers
 
     def start(self, n: int, like: Tensor) -> DecoderState:

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from latentalign.core.factored import FactoredHead
+from latentalign.nn.dropout import Dropout
 
 
 class MLPHead(FactoredHead):
@@ -27,7 +28,7 @@ class MLPHead(FactoredHead):
         self.from_memory = nn.Linear(memory_dim, hidden, bias=False)
         self.from_query = nn.Linear(query_dim, hidden)
         self.activation = nn.Tanh() if activation is None else activation
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.output = nn.Linear(hidden, outputs)
 
     def memory_part(self, context: Float[Tensor, "*n D"]) -> Float[Tensor, "*n H"]:

@@ -13,6 +13,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from latentalign.nn.dropout import Dropout
+
 
 def cell_forward(gates: Tensor, cell: Tensor, new_cell: Tensor, squashed: Tensor, hidden: Tensor) -> None:
     """One LSTM step from pre-activations (..., 4H) in the order input, forget, output, candidate.
@@ -118,7 +120,7 @@ class LSTMStack(nn.Module):
         sizes = [inputs, *[directions * hidden] * (layers - 1)]
         self.forwards = nn.ModuleList([LSTMLayer(size, hidden) for size in sizes])
         self.backwards = nn.ModuleList([LSTMLayer(size, hidden) for size in sizes] if bidirectional else [])
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.output_size = directions * hidden
 
     def forward(self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S H"]:
