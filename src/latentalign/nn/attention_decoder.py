@@ -68,18 +68,19 @@ class AttentionDecoder(nn.Module):
             return self.plain_loop(inputs, memory, projected, mask)
         noise = [self.dropout(torch.ones_like(inputs[..., : self.hidden_size])) for _ in self.upper]
         weights = [x for layer in self.upper for x in (layer.weight, layer.bias)]
+        to_score = self.score.to_score.weight.squeeze(0)
         queries, scores = AttentionLoop.apply(  # type: ignore[no-untyped-call]
             inputs,
             memory,
             projected,
             mask,
             self.first.weight,
-            self.score.from_query.weight,
-            self.score.to_score.weight.squeeze(0),
+            2 * self.score.from_query.weight,  # as in MLPScore: tanh(a) = 2 sigmoid(2a) - 1
+            2 * to_score,
             noise,
             *weights,
         )
-        return queries.transpose(0, 1), scores.transpose(0, 1)
+        return queries.transpose(0, 1), scores.transpose(0, 1) - to_score.sum()
 
     def plain_loop(
         self, inputs: Float[Tensor, "S B G"], memory: Tensor, projected: Tensor, mask: Tensor
@@ -161,7 +162,7 @@ class AttentionLoop(torch.autograd.Function):
                 base, weight = (inputs[t], first) if k == 0 else (upper[2 * k - 1], upper[2 * k - 2])
                 torch.addmm(base, ins[k][t], weight.t(), out=gates[k][t])
                 cell_forward(gates[k][t], cells[k][t], cells[k][t + 1], squashed[k][t], hidden[k][t + 1])
-            torch.add(projected, (hidden[-1][t + 1] @ across).unsqueeze(1), out=bent[t]).tanh_()
+            torch.add(projected, (hidden[-1][t + 1] @ across).unsqueeze(1), out=bent[t]).sigmoid_()
             torch.matmul(bent[t], to_score, out=scores[t])
             torch.softmax(scores[t].masked_fill(absent, NEG_INF), -1, out=weights[t])
             torch.bmm(weights[t].unsqueeze(1), memory, out=context)
@@ -188,7 +189,7 @@ class AttentionLoop(torch.autograd.Function):
             inner = (weights[t] * d_weight).sum(-1, keepdim=True)
             d_score = torch.addcmul(d_scores[t], weights[t], d_weight - inner)
             d_to_score.addmv_(bent[t].flatten(0, 1).t(), d_score.flatten())
-            d_bent = torch.ops.aten.tanh_backward(d_score.unsqueeze(2) * to_score, bent[t])
+            d_bent = torch.ops.aten.sigmoid_backward(d_score.unsqueeze(2) * to_score, bent[t])
             d_projected += d_bent
             torch.sum(d_bent, 1, out=d_asked[t])
             d_top = d_queries[t] + d_hidden[-1]

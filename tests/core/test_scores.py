@@ -1,0 +1,28 @@
+"""Scores of the source against their plain formulas."""
+
+import pytest
+import torch
+
+from latentalign import MLPScore
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 0.05)]
+)
+def test_mlp_scores_are_those_of_tanh(dtype, tolerance):
+    """Values and gradients, where tanh is nearly linear and where it is flat."""
+    torch.manual_seed(0)
+    score = MLPScore(4, 5, 6).to(dtype)
+    query, memory = torch.randn(3, 2, 4, dtype=dtype), torch.randn(3, 1, 7, 5, dtype=dtype)
+    for size in (1e-3, 1.0, 30.0):
+        q, m = (size * query).requires_grad_(), (size * memory).requires_grad_()
+        w = score.to_score.weight.squeeze(0)
+        expected = torch.tanh(score.from_memory(m) + score.from_query(q).unsqueeze(-2)) @ w
+        found = score(q, m)
+        torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
+        inputs = (q, m, *score.parameters())
+        weight = torch.randn_like(expected)
+        got = torch.autograd.grad((found * weight).sum(), inputs)
+        want = torch.autograd.grad((expected * weight).sum(), inputs)
+        for g, e in zip(got, want, strict=True):
+            torch.testing.assert_close(g, e, atol=10 * tolerance * max(1, size), rtol=10 * tolerance)
