@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from latentalign.core.numerics import BLOCK
 from latentalign.errors import DivergedError, InputError
-from latentalign.search import BLOCK, BeamSearch, Hypothesis, _top
+from latentalign.search import BeamSearch, Hypothesis, _top
 
 PAD, BOS, EOS, A, B, C = range(6)
 WORDS = (A, B, C)

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from latentalign.core.numerics import largest
 from latentalign.errors import DivergedError, InputError
 
 State = dict[str, Tensor]
@@ -265,30 +266,12 @@ class BeamSearch:
         return sentences.select(going), following, parent
 
 
-BLOCK = 64
-
-
-def _largest(values: Float[Tensor, "n V"], k: int) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
-    """`topk`; of long rows, within the k blocks of columns that have the largest maxima."""
-    blocks = values.shape[1] // BLOCK
-    if blocks <= 2 * k:
-        value, column = values.topk(k)
-        return value, column
-    whole, inside = blocks * BLOCK, torch.arange(BLOCK, device=values.device)
-    highest = values[:, :whole].unflatten(1, (blocks, BLOCK)).amax(-1).topk(k, sorted=False).indices
-    columns = (highest.unsqueeze(-1) * BLOCK + inside).flatten(1)
-    rest = torch.arange(whole, values.shape[1], device=values.device).expand(len(values), -1)
-    columns = torch.cat([columns, rest], dim=1)
-    value, at = values.gather(1, columns).topk(k)
-    return value, columns.gather(1, at)
-
-
 def _top(values: Float[Tensor, "n V"], k: int) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
     """The k largest of each row and their columns, in order of value and then of column.
 
     `topk` may choose any of several equal values: rows where that matters are chosen again.
     """
-    value, column = _largest(values, min(k + 1, values.shape[1]))
+    value, column = largest(values, min(k + 1, values.shape[1]))
     if value.shape[1] > k:
         tied = (value[:, k - 1] == value[:, k]) & (value[:, k] > NEVER)
         if tied.any():

@@ -41,7 +41,7 @@ class Effort:
     lengths: tuple[int, ...] = (10, 20, 40, 80, 160)
     vocabularies: tuple[int, ...] = (2000, 8000, 32000)
     decode_rounds: int = 3
-    sentences: int = 64
+    sentences: int = 128
     beams: tuple[int, ...] = (1, 5, 10)
     decode_batches: tuple[int, ...] = (2, 32, 64)
 

@@ -146,9 +146,9 @@ class Decoding:
         self.sources = spread(sorted(sources, key=len), sentences)
 
     def speed(self, predict: str, beam: int, batch: int) -> float:
-        """Sentences a second."""
+        """Sentences a second, of 16 batches at most: small ones are slow, and as telling when they are few."""
         translate = Translator(self.model, self.workload.search(beam), parse_predict(predict))
-        translate(self.sources[:2])
-        starts = range(0, len(self.sources), batch)
-        groups = [self.sources[start : start + batch] for start in starts]
-        return len(self.sources) / clocked(lambda: [translate(group) for group in groups])
+        sources = spread(self.sources, min(len(self.sources), 16 * batch))
+        translate(sources[:2])
+        groups = [sources[start : start + batch] for start in range(0, len(sources), batch)]
+        return len(sources) / clocked(lambda: [translate(group) for group in groups])

@@ -23,7 +23,7 @@ from latentalign.core.distributions import Categorical
 from latentalign.core.emission import EmissionLatent, Pairs, check_targets, hidden_rows
 from latentalign.core.factored import is_factored
 from latentalign.core.latent import Latent
-from latentalign.core.numerics import NEG_INF, at_least_float32
+from latentalign.core.numerics import NEG_INF, at_least_float32, largest
 from latentalign.core.vocabulary import aligned, linear_log_prob
 
 Tail = Literal["enumerate", "sample"]
@@ -167,25 +167,23 @@ class Beam:
 def last_place(out: Float[Tensor, "n V"], beam: Beam) -> Float[Tensor, "n"]:
     """For every hypothesis, what the worst continuation that its sentence will keep is worth at least.
 
-    Each of m hypotheses that share k places has k/m continuations, rounded up, at least as good as that one of
-    its own: the worst of these over the sentence is no better than the last place.
+    That of k continuations is no worse than the k-th best among those found, each counted for no more than it is.
     """
     never = torch.tensor(beam.never, device=out.device)
     hidden = out[:, never]
     out[:, never] = 0.0
-    sizes = beam.sentence.bincount()
-    ranks = -(-beam.places // sizes[beam.sentence])
-    best = out.amax(-1)
-    several = (ranks > 1).nonzero().squeeze(-1)
-    if len(several):
-        top = out[several].topk(min(int(ranks.max()), out.shape[-1]), -1).values
-        wanted = (ranks[several] - 1).unsqueeze(-1)
-        kth = top.gather(-1, wanted.clamp(max=top.shape[-1] - 1)).squeeze(-1)
-        best[several] = kth.masked_fill(wanted.squeeze(-1) >= top.shape[-1], 0.0)
+    k = min(int(beam.places.max()), out.shape[-1])
+    best = largest(out, k)[0].double().log() + beam.log_prob.unsqueeze(-1)
     out[:, never] = hidden
-    value = best.double().log() + beam.log_prob
-    worst = torch.full((len(sizes),), math.inf, dtype=value.dtype, device=value.device)
-    return worst.scatter_reduce(0, beam.sentence, value, "amin")[beam.sentence]
+    sizes = beam.sentence.bincount()
+    first = (sizes.cumsum(0) - sizes)[beam.sentence]
+    place = torch.arange(len(first), device=first.device) - first
+    table = best.new_full((len(sizes), int(sizes.max()), k), NEG_INF)
+    table[beam.sentence, place] = best
+    ranked = table.flatten(1).topk(k).values[beam.sentence]
+    wanted = (beam.places - 1).unsqueeze(-1)
+    last = ranked.gather(-1, wanted.clamp(max=k - 1)).squeeze(-1)
+    return last.masked_fill(wanted.squeeze(-1) >= k, NEG_INF)
 
 
 @runtime_checkable

@@ -1,7 +1,7 @@
 """Sums in log space that stay finite, forward and backward, when members are absent."""
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 NEG_INF = float("-inf")
@@ -61,3 +61,21 @@ def require_finite_scores(name: str, scores: Tensor, mask: Tensor) -> None:
             f"{name} must be finite or -inf where the mask is True, got {scores[where].item()} at {where} "
             f"({int(bad.sum())} such of {bad.numel()})"
         )
+
+
+BLOCK = 64
+
+
+def largest(values: Float[Tensor, "n V"], k: int) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
+    """`topk`; of long rows, within the k blocks of columns that have the largest maxima."""
+    blocks = values.shape[1] // BLOCK
+    if blocks <= 2 * k:
+        value, column = values.topk(k)
+        return value, column
+    whole, inside = blocks * BLOCK, torch.arange(BLOCK, device=values.device)
+    highest = values[:, :whole].unflatten(1, (blocks, BLOCK)).amax(-1).topk(k, sorted=False).indices
+    columns = (highest.unsqueeze(-1) * BLOCK + inside).flatten(1)
+    rest = torch.arange(whole, values.shape[1], device=values.device).expand(len(values), -1)
+    columns = torch.cat([columns, rest], dim=1)
+    value, at = values.gather(1, columns).topk(k)
+    return value, columns.gather(1, at)

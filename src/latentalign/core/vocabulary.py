@@ -328,7 +328,10 @@ def weighted_sums(
     rows: Float[Tensor, "n V"], weight: Float[Tensor, "n"], counts: Int[Tensor, "q"]
 ) -> Float[Tensor, "q V"]:
     """Sums of consecutive weighted rows, so many at a time."""
-    n, width = len(rows), rows.stride(0)  # with what lies between the rows they are one piece, which is not copied
+    n, width = (
+        len(rows),
+        rows.stride(0),
+    )  # with what lies between the rows they are one piece, which is not copied
     whole = rows.as_strided((n, width), (width, 1)) if width > rows.shape[1] else rows
     index, offsets = torch.arange(n, device=rows.device), counts.cumsum(0) - counts
     sums = F.embedding_bag(index, whole, offsets, mode="sum", per_sample_weights=weight)
