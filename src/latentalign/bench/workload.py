@@ -56,7 +56,7 @@ class Preset:
     inference: InferenceConfig
     vocabulary: int = 7900
     """Of either side."""
-    batch: int = 64
+    batch: int = 192
     lengths: Lengths | Same = MULTI30K
     seed: int = 0
 

@@ -27,7 +27,7 @@ def command(
     run: Annotated[Path | None, typer.Option(help="a run directory: its model and data instead")] = None,
     rows: Annotated[str | None, typer.Option(help="comma-separated NAME or NAME:key=value:...")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="fewer rounds and smaller grids")] = False,
-    batch: Annotated[int | None, typer.Option(min=1, help="sentences of a batch [64, or the run's]")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="sentences of a batch [192, or the run's]")] = None,
     threads: Annotated[int, typer.Option(min=1, help="of every process")] = 2,
     compare: Annotated[Path | None, typer.Option(help="an earlier --json result to divide by")] = None,
     plot: Annotated[Path | None, typer.Option(help="draw costs and growth into this PNG")] = None,

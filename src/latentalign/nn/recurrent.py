@@ -62,7 +62,7 @@ class LSTMLoop(torch.autograd.Function):
         hidden = inputs.new_zeros(runs, steps + 1, batch, size)  # before the first step, and after each
         cells, squashed = torch.zeros_like(hidden), inputs.new_empty(runs, steps, batch, size)
         gates = torch.empty_like(inputs)
-        across = weight.transpose(1, 2)
+        across = weight.transpose(1, 2).contiguous()
         for t, n in enumerate(live):
             now, before = gates[:, t, :n], cells[:, t, :n]
             torch.baddbmm(inputs[:, t, :n], hidden[:, t, :n], across, out=now)
