@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latentalign.core.numerics import largest
+from latentalign.core.numerics import top_values
 from latentalign.errors import DivergedError, InputError
 
 State = dict[str, Tensor]
@@ -271,7 +271,7 @@ def _top(values: Float[Tensor, "n V"], k: int) -> tuple[Float[Tensor, "n k"], In
 
     `topk` may choose any of several equal values: rows where that matters are chosen again.
     """
-    value, column = largest(values, min(k + 1, values.shape[1]))
+    value, column = top_values(values, min(k + 1, values.shape[1]))
     if value.shape[1] > k:
         tied = (value[:, k - 1] == value[:, k]) & (value[:, k] > NEVER)
         if tied.any():

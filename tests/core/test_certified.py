@@ -10,8 +10,9 @@ from problems import gradients, problem
 
 from latentalign import OBJECTIVES, MLPHead, certified_marginal
 from latentalign.core import vocabulary
-from latentalign.core.certified import Beam, HeadSource, beam_predictive, draw_rest
+from latentalign.core.certified import Beam, HeadSource, beam_predictive, draw_rest, last_place
 from latentalign.core.distributions import Categorical
+from latentalign.core.numerics import BLOCK
 
 SHORTLISTS = (0, 1, 3, 64)
 
@@ -212,6 +213,39 @@ def test_continuations_worth_a_place_are_within_the_tolerance(seed, width, eos_n
         off = exact[rows, columns] - found[rows, columns]
         assert (off >= -1e-9).all()
         assert (off <= math.log1p(0.01) + 1e-9).all()
+
+
+@pytest.mark.parametrize("outputs", [6, BLOCK * 30 + 17])
+def test_the_last_place_is_the_kth_best_continuation(outputs):
+    """Sentences with gaps in their numbers, each with its own places; more places than continuations too."""
+    g = torch.Generator().manual_seed(0)
+    sentence = torch.tensor([1, 1, 1, 4, 4, 7])
+    places = torch.tensor([5, 5, 5, 2, 2, 9])
+    out = torch.rand(6, outputs, generator=g, dtype=torch.float64)
+    out[:, outputs // 2 :] *= 1e-3
+    log_prob = -3 * torch.rand(6, generator=g, dtype=torch.float64)
+    beam = Beam(log_prob, sentence, places, torch.zeros(6, dtype=torch.bool), end=EOS, never=(PAD, BOS, EOS))
+    before = out.clone()
+    found = last_place(out, beam)
+    assert torch.equal(out, before)
+    value = before.log() + log_prob.unsqueeze(-1)
+    for row in range(6):
+        mine = value[sentence == sentence[row]][:, 3:].flatten().sort(descending=True).values
+        k = int(places[row])
+        expected = float(mine[k - 1]) if k <= len(mine) else -math.inf
+        assert float(found[row]) == pytest.approx(expected)
+
+
+def test_hypotheses_that_cannot_win_a_place_are_asked_no_more():
+    """The second is so improbable that no continuation of it can be kept, whatever its other members hold."""
+    log_prior = torch.tensor([[0.96, 0.04], [0.96, 0.04]], dtype=torch.float64).log()
+    each = torch.full((2, 2, 8), 1 / 8, dtype=torch.float64)
+    state = {"sentence": torch.zeros(2, dtype=torch.long), "places": torch.full((2,), 2)}
+    going = {**state, "last": torch.zeros(2, dtype=torch.bool)}
+    far = torch.tensor([0.0, -5.0], dtype=torch.float64)
+    assert decoded(log_prior, each, log_prob=far, **going)[1] == 3
+    near = torch.tensor([0.0, -0.1], dtype=torch.float64)
+    assert decoded(log_prior, each, log_prob=near, **going)[1] == 4
 
 
 def test_a_sharp_prior_needs_few_members():

@@ -136,7 +136,7 @@ class Training:
 
 
 class Decoding:
-    """Translation of the same few sentences in every way, evenly spread over the lengths."""
+    """Translation of a few sentences, evenly spread over the lengths."""
 
     def __init__(self, workload: Workload, *, threads: int, sentences: int) -> None:
         torch.manual_seed(0)
@@ -148,7 +148,7 @@ class Decoding:
     def speed(self, predict: str, beam: int, batch: int) -> float:
         """Sentences a second, of 16 batches at most: small ones are slow, and as telling when they are few."""
         translate = Translator(self.model, self.workload.search(beam), parse_predict(predict))
-        sources = spread(self.sources, min(len(self.sources), 16 * batch))
+        sources = spread(self.sources, 16 * batch)
         translate(sources[:2])
         groups = [sources[start : start + batch] for start in range(0, len(sources), batch)]
         return len(sources) / clocked(lambda: [translate(group) for group in groups])

@@ -23,7 +23,7 @@ from latentalign.core.distributions import Categorical
 from latentalign.core.emission import EmissionLatent, Pairs, check_targets, hidden_rows
 from latentalign.core.factored import is_factored
 from latentalign.core.latent import Latent
-from latentalign.core.numerics import NEG_INF, at_least_float32, largest
+from latentalign.core.numerics import NEG_INF, at_least_float32, top_values
 from latentalign.core.vocabulary import aligned, linear_log_prob
 
 Tail = Literal["enumerate", "sample"]
@@ -108,6 +108,8 @@ def draw_rest(
 
 FIRST_TAIL = 0.05
 """Prior mass that a first look at a hypothesis may leave out."""
+ROUNDING = 1e-4
+"""More than sums of single-precision probabilities are off."""
 
 
 def beam_predictive(
@@ -121,9 +123,10 @@ def beam_predictive(
     """log p(y | x, x~) of every output for n hypotheses of a beam search, from the members that can matter to it.
 
     f <= 1, so what a hypothesis leaves out adds at most the prior mass left to any output. Members are visited in
-    order of mass until that, on top of the hypothesis' own probability so far, is at most `tolerance` times what the
-    last place of its sentence's beam is already known to be worth. Every continuation worth a place then has a
-    probability within a factor 1 + tolerance of the exact one; where the output has to end, its end has.
+    order of mass until that, on top of the hypothesis' own probability so far, is at most tolerance / (1 + tolerance)
+    times what the last place of its sentence's beam is already known to be worth, or until it is plain that no
+    continuation gets a place. Every continuation worth one then has a probability within a factor 1 + tolerance of
+    the exact one; where the output has to end, its end has.
 
     `add(out, owner, member, log_weight)` adds w f(x, member) to the rows `owner` of `out`, owners ascending.
     """
@@ -142,15 +145,18 @@ def beam_predictive(
         done.logical_or_(wanted)
 
     visit(torch.full_like(mass[:, :1], FIRST_TAIL))
-    worth = (last_place(out, beam) - beam.log_prob).exp().clamp(max=1.0).to(mass.dtype)
+    worth = (last_place(out, beam) - beam.log_prob).exp().to(mass.dtype)
+    rest = mass.masked_fill(done, 0.0).sum(-1)
+    hopeless = (1 + ROUNDING) * (out.amax(-1) + rest) < worth
+    worth = worth.clamp(max=1.0).masked_fill(hopeless, math.inf)
     worth = torch.where(beam.last, out[:, beam.end].to(mass.dtype), worth)
-    visit(tolerance * worth.unsqueeze(-1))
+    visit(tolerance / (1 + tolerance) * worth.unsqueeze(-1))
     return out.log_()
 
 
 @dataclass(frozen=True)
 class Beam:
-    """What a search knows of its n hypotheses, ordered by sentence, when it asks how they go on."""
+    """What a search knows of its n hypotheses, at least one, ordered by sentence, when it asks how they go on."""
 
     log_prob: Float[Tensor, "n"]
     """Of each so far."""
@@ -173,7 +179,7 @@ def last_place(out: Float[Tensor, "n V"], beam: Beam) -> Float[Tensor, "n"]:
     hidden = out[:, never]
     out[:, never] = 0.0
     k = min(int(beam.places.max()), out.shape[-1])
-    best = largest(out, k)[0].double().log() + beam.log_prob.unsqueeze(-1)
+    best = top_values(out, k)[0].double().log() + beam.log_prob.unsqueeze(-1)
     out[:, never] = hidden
     sizes = beam.sentence.bincount()
     first = (sizes.cumsum(0) - sizes)[beam.sentence]

@@ -144,7 +144,8 @@ def predictive_log_prob(
 ) -> Float[Tensor, "*batch V"]:
     """log p(y | x, x~) = log E[f(x, z)_y] of every output y; zeros where a query has no member.
 
-    Beside the result, `max_logits` numbers are alive at once (with gradient, also a few rows of V per chunk).
+    Beside the result, `max_logits` numbers are alive at once and V for each query that they belong to (with gradient,
+    a few rows of V per chunk).
     """
     check_shapes(query, alignments)
     batch = query.shape[:-1]

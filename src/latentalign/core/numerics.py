@@ -1,4 +1,4 @@
-"""Sums in log space that stay finite, forward and backward, when members are absent."""
+"""Sums in log space that stay finite, forward and backward, when members are absent; the best of long rows."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -64,9 +64,10 @@ def require_finite_scores(name: str, scores: Tensor, mask: Tensor) -> None:
 
 
 BLOCK = 64
+"""Columns that are looked at together."""
 
 
-def largest(values: Float[Tensor, "n V"], k: int) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
+def top_values(values: Float[Tensor, "n V"], k: int) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
     """`topk`; of long rows, within the k blocks of columns that have the largest maxima."""
     blocks = values.shape[1] // BLOCK
     if blocks <= 2 * k:

@@ -321,17 +321,15 @@ def add_mixture(
             out[int(used[0]) : int(used[-1]) + 1] += mixed
         else:
             out.index_add_(0, used, mixed)
-        del e  # before the next chunk's exist
+        del e, mixed  # before the next chunk's exist
 
 
 def weighted_sums(
     rows: Float[Tensor, "n V"], weight: Float[Tensor, "n"], counts: Int[Tensor, "q"]
 ) -> Float[Tensor, "q V"]:
-    """Sums of consecutive weighted rows, so many at a time."""
-    n, width = (
-        len(rows),
-        rows.stride(0),
-    )  # with what lies between the rows they are one piece, which is not copied
+    """Sums of consecutive weighted rows, so many at a time; rows are contiguous, or of an `aligned` tensor."""
+    n, width = len(rows), rows.stride(0)
+    # With what lies between them, aligned rows are contiguous too: nothing is copied.
     whole = rows.as_strided((n, width), (width, 1)) if width > rows.shape[1] else rows
     index, offsets = torch.arange(n, device=rows.device), counts.cumsum(0) - counts
     sums = F.embedding_bag(index, whole, offsets, mode="sum", per_sample_weights=weight)

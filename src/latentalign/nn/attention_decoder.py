@@ -63,8 +63,8 @@ class AttentionDecoder(nn.Module):
     def loop(
         self, inputs: Float[Tensor, "S B G"], memory: Tensor, projected: Tensor, mask: Tensor
     ) -> tuple[Float[Tensor, "B S H"], Float[Tensor, "B S T"]]:
-        """The fast recurrence where the score allows it, else the plain one."""
-        if not isinstance(self.score, MLPScore):
+        """The fast recurrence where score and precision allow it, else the plain one."""
+        if not isinstance(self.score, MLPScore) or inputs.element_size() < 4:
             return self.plain_loop(inputs, memory, projected, mask)
         noise = [self.dropout(torch.ones_like(inputs[..., : self.hidden_size])) for _ in self.upper]
         weights = [x for layer in self.upper for x in (layer.weight, layer.bias)]

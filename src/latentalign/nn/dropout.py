@@ -12,8 +12,8 @@ LEVELS = 2**16
 class Dropout(nn.Dropout):
     """`torch.nn.Dropout`, with sixteen random bits an element where PyTorch draws a number for each.
 
-    On a CPU that is several times as fast (`python benchmarks/dropout_noise.py`). An element is dropped with the
-    multiple of 2^-16 nearest to `p`, and what is kept is scaled by exactly that, so the mean is kept exactly.
+    On a CPU that is several times as fast (`python benchmarks/dropout_noise.py`). The probability of being dropped is
+    the multiple of 2^-16 nearest to `p`, and what is kept is scaled by that one, so the mean stays what it was.
     """
 
     def forward(self, x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
