@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -116,3 +117,10 @@ def test_no_figure_is_cut_in_a_terminal_of_80_columns(task):
     console = Console(file=io.StringIO(), width=80)
     show_table(console, "title", shown, [record])
     assert "\u2026" not in console.file.getvalue()
+
+
+def test_of_several_at_a_time_the_longest_begin_first(tmp_path):
+    one = plan(tmp_path, rows=(SOFT, MARGINAL, Row("mine", "variational-enum")), seeds=(0, 1))
+    assert [(row.name, seed) for row, seed in one.work()][:3] == [("soft", 0), ("soft", 1), ("marginal", 0)]
+    names = [(row.name, seed) for row, seed in replace(one, jobs=2).work()]
+    assert names == [(name, seed) for name in ("mine", "marginal", "soft") for seed in (0, 1)]

@@ -34,6 +34,10 @@ class Row:
     overrides: tuple[str, ...] = ()
 
 
+LONG = ("variational-enum", "sum-and-sample", "relaxed", "marginal", "hard-enum", "semi-amortized", "svi")
+"""Objectives whose trainings take long, the longest first."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """What to train: a recipe, rows and seeds, and where everything goes."""
@@ -70,7 +74,14 @@ class Plan:
         return self.out / "settings" / f"{row}-{seed}.json"
 
     def work(self) -> list[tuple[Row, int]]:
-        return [(row, seed) for row in self.rows for seed in self.seeds]
+        """Every training; of several at a time the longest begin first, so that none is left alone at the end."""
+        found = [(row, seed) for row in self.rows for seed in self.seeds]
+        place = {name: i for i, name in enumerate(LONG)}
+        return (
+            sorted(found, key=lambda item: place.get(item[0].objective, len(LONG)))
+            if self.jobs > 1
+            else found
+        )
 
     @property
     def epochs(self) -> int:
