@@ -42,3 +42,7 @@ def test_resuming_takes_the_state_and_keeps_the_settings():
     assert (after.learning_rate, after.best_ppl, after.stale, after.patience) == (0.5, 5, 1, 3)
     assert before.ended
     assert not after.ended
+
+
+def test_from_a_planned_validation_on_the_rate_always_falls():
+    assert rates(Schedule(1.0, 0.5, start=2, anneal=3), [9, 8, 7, 6, 6.5]) == [1.0, 1.0, 0.5, 0.25, 0.125]

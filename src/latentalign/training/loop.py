@@ -49,6 +49,8 @@ class TrainingConfig(Section):
     decay: float = Field(0.5, gt=0, le=1)
     decay_start: int = Field(2, ge=1)
     """The first validation after which the learning rate may fall."""
+    decay_always: int | None = Field(None, ge=1)
+    """The first validation from which on it falls after every one, whatever was found."""
     patience: int = Field(5, ge=1)
     """Validations in a row without a better perplexity before training ends."""
     min_gain: float = Field(0.0, ge=0, lt=1)
@@ -143,7 +145,12 @@ class Trainer:
         self.replica = self.world.replica(task.module)
         self.position = Position()
         self.schedule = Schedule(
-            config.learning_rate, config.decay, config.decay_start, config.patience, config.min_gain
+            config.learning_rate,
+            config.decay,
+            config.decay_start,
+            config.patience,
+            config.min_gain,
+            config.decay_always,
         )
         self.optimizer = torch.optim.Adam(
             task.module.parameters(), lr=config.learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True

@@ -12,7 +12,8 @@ class Schedule:
 
     After every validation from the `start`-th on whose bound's perplexity is above the best so far, the rate
     is multiplied by `decay`. Training ends after `patience` validations in a row without a better `ppl`. With a
-    `min_gain`, a perplexity that falls by less than that share of the best counts as no better in both.
+    `min_gain`, a perplexity that falls by less than that share of the best counts as no better in both. From the
+    `anneal`-th validation on the rate falls after every one: a training of planned length ends with small steps.
     """
 
     learning_rate: float
@@ -20,6 +21,7 @@ class Schedule:
     start: int = 2
     patience: int = 5
     min_gain: float = 0.0
+    anneal: int | None = None
     validations: int = 0
     best_bound: float = math.inf
     best_ppl: float = math.inf
@@ -28,7 +30,8 @@ class Schedule:
     def validated(self, bound: float, ppl: float) -> bool:
         """Take in a validation; True when its model is the best so far."""
         self.validations += 1
-        if self.validations >= self.start and bound > self.best_bound * (1 - self.min_gain):
+        stuck = self.validations >= self.start and bound > self.best_bound * (1 - self.min_gain)
+        if stuck or (self.anneal is not None and self.validations >= self.anneal):
             self.learning_rate *= self.decay
         self.best_bound = min(self.best_bound, bound)
         better = ppl < self.best_ppl
