@@ -45,4 +45,5 @@ def test_resuming_takes_the_state_and_keeps_the_settings():
 
 
 def test_from_a_planned_validation_on_the_rate_always_falls():
-    assert rates(Schedule(1.0, 0.5, start=2, anneal=3), [9, 8, 7, 6, 6.5]) == [1.0, 1.0, 0.5, 0.25, 0.125]
+    found = rates(Schedule(1.0, 0.5, start=2, anneal=3), [9, 8, 7, 6, 6.5])
+    assert [rate for _, rate in found] == [1.0, 1.0, 0.5, 0.25, 0.125]
