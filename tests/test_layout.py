@@ -10,7 +10,7 @@ SRC = Path(__file__).resolve().parents[1] / "src" / "latentalign"
 MAY_IMPORT = {
     "core": {"core"},
     "nn": {"core", "nn"},
-    "search": {"search", "errors"},
+    "search": {"core", "search", "errors"},
     "training": {"core", "nn", "training", "errors", "config"},
     "data": {"data", "errors", "textfiles"},
     "reproduction": {"core", "training", "reproduction", "errors"},
