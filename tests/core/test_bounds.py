@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from problems import all_draws, probability_of, problem
 
 from latentalign import OBJECTIVES, Categorical, Latent, certified_marginal, iwae_bound, jensen_gap
+from latentalign.core.certified import Beam, beam_predictive
 
 
 def table_latent(log_f, prior_scores, inferred_scores):
@@ -126,3 +127,64 @@ def test_certified_marginal_has_the_exact_gradient_at_tolerance_zero():
     ours = torch.autograd.grad(certified_marginal(p.latent(), 0.0).value.sum(), p.prior_scores)[0]
     exact = torch.autograd.grad(OBJECTIVES["marginal"]()(p.latent()).value.sum(), p.prior_scores)[0]
     torch.testing.assert_close(ours, exact, rtol=1e-10, atol=1e-10)
+
+
+def found_and_exact(log_p, f, beam, tolerance):
+    """log p(y) of every output, as a beam search asks for it and by enumeration, and pairs that were computed."""
+    visited = []
+
+    def add(out, owner, member, log_weight):
+        visited.append(len(owner))
+        out.index_add_(0, owner, log_weight.exp().unsqueeze(-1) * f[owner, member])
+
+    found = beam_predictive(
+        Categorical.from_scores(log_p), add, outputs=f.shape[-1], beam=beam, tolerance=tolerance
+    )
+    return found, (log_p.exp().unsqueeze(-1) * f).sum(1).log(), sum(visited)
+
+
+def beam_of(log_prob, sentence, places, last=False):
+    last = torch.full(log_prob.shape, last)
+    return Beam(log_prob, sentence, torch.full_like(sentence, places), last, end=0, never=(0,))
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, 0.1, 1.0])
+@pytest.mark.parametrize("places", [1, 3])
+def test_every_continuation_worth_a_place_is_known_to_the_tolerance(tolerance, places):
+    fewer = 0
+    for trial in range(60):
+        g = torch.Generator().manual_seed(trial)
+        sharp = 10 ** (trial % 3)
+        n, members, outputs = 7, 12, 9
+        log_p = (sharp * torch.randn(n, members, generator=g).double()).log_softmax(-1)
+        f = (3 * torch.randn(n, members, outputs, generator=g).double()).softmax(-1)
+        sentence = torch.tensor([0, 0, 0, 1, 2, 2, 2])
+        beam = beam_of(torch.randn(n, generator=g).double(), sentence, places)
+        found, exact, visited = found_and_exact(log_p, f, beam, tolerance)
+        fewer += visited < n * members
+        assert (found <= exact + 1e-12).all()
+        worth = exact[:, 1:] + beam.log_prob.unsqueeze(-1)  # all but the end
+        for number in range(3):
+            own = sentence == number
+            kept = worth[own] >= worth[own].flatten().topk(places).values[-1]
+            missing = (exact - found)[own, 1:][kept]
+            assert (missing <= math.log1p(tolerance) + 1e-12).all()
+        ending = beam_of(beam.log_prob, sentence, places, last=True)
+        found, exact, _ = found_and_exact(log_p, f, ending, tolerance)
+        assert ((exact - found)[:, 0] <= math.log1p(tolerance) + 1e-12).all()
+    assert fewer > 20
+
+
+def test_what_is_left_out_counts_against_the_output_that_it_would_lift_above_all_others():
+    """b stands at half of a, and is above it with what is left: then not all of that may be left out."""
+    log_p = torch.tensor([[0.96, 0.01, 0.01, 0.01, 0.01]], dtype=torch.float64).log()
+    f = torch.full((1, 5, 30), 0.0, dtype=torch.float64)
+    a, b = 1, 2
+    f[0, 0] = (0.96 - 0.09) / 28 / 0.96
+    f[0, 0, a], f[0, 0, b] = 0.06 / 0.96, 0.03 / 0.96
+    f[0, 1:, b] = 1.0
+    beam = beam_of(torch.zeros(1).double(), torch.tensor([0]), 1)
+    found, exact, visited = found_and_exact(log_p, f, beam, 1.0)
+    assert exact[0, b] > exact[0, a]
+    assert exact[0, b] - found[0, b] <= math.log(2)
+    assert visited < 5

@@ -9,11 +9,13 @@ import sys
 import time
 
 import pytest
-from toy import SIZES, data_overrides
+from toy import SIZES, data_overrides, tiny
 
 from latentalign.errors import InputError
 from latentalign.nmt.reproduce import ABLATIONS, ROWS, plan_for
-from latentalign.nmt.task import NMTConfig
+from latentalign.nmt.task import NMTConfig, train
+from latentalign.reproduction import rows as rows_module
+from latentalign.training.run import Run
 
 pytestmark = pytest.mark.slow
 
@@ -77,3 +79,37 @@ def test_rows_and_ablations_are_known_by_name_and_their_settings_exist():
         recipes.load("nmt/demo", NMTConfig, [f"objective.name={row.objective}", *row.overrides])
     with pytest.raises(InputError, match="unknown row"):
         plan_for("nmt/demo", ["sotf"], seeds=1, out="out")
+
+
+def test_what_rows_train_first_is_trained_once_and_as_each_would_have_trained_it(
+    demo_files, tmp_path, monkeypatch
+):
+    settings = [*data_overrides(demo_files), *SIZES, "training.max_steps=6", "training.warm_start_epochs=1",
+                "training.decay_always=1", "search.beam=1"]  # fmt: skip
+    asked, child = [], rows_module.child
+    monkeypatch.setattr(
+        rows_module, "child", lambda command, *rest: asked.append(command) or child(command, *rest)
+    )
+    rows = ["soft", "hard-sample", "gumbel", "relaxed"]
+    plan = plan_for("nmt/demo", rows, seeds=1, out=tmp_path / "out", overrides=settings, jobs=2)
+    results, failures = rows_module.train_rows(plan)
+    assert not failures
+    warm = [c for c in asked if c[0] == "train" and "warm-starts" in c[1]]
+    assert len(warm) == 1
+    firsts = {r["row"]: r["warm_start"] for r in results}
+    assert firsts == dict.fromkeys(rows[:3], "1 epochs of soft") | {"relaxed": "3 epochs of relaxed-hard"}
+    assert (tmp_path / "out" / "runs" / "relaxed-0" / "warm-start" / "cache").exists()  # trained there
+    alone = tmp_path / "alone"
+    train(tiny(demo_files, "gumbel", *settings), Run(alone), resume=False, overwrite=False)
+    shared = tmp_path / "out" / "runs" / "gumbel-0"
+    for name in ("warm-start/model.safetensors", "model.safetensors"):
+        assert (alone / name).read_bytes() == (shared / name).read_bytes(), name
+    assert "decay_always" not in (shared / "warm-start" / "config.toml").read_text()
+    again, _ = rows_module.train_rows(plan)
+    assert again == results
+    (plan.finished("gumbel", 0)).unlink()
+    (tmp_path / "out" / "runs" / "gumbel-0").rename(tmp_path / "away")
+    once_more, _ = rows_module.train_rows(plan)  # from what the rows have in common, which is finished
+    assert [{k: v for k, v in r.items() if k not in TIMES} for r in once_more] == [
+        {k: v for k, v in r.items() if k not in TIMES} for r in results
+    ]

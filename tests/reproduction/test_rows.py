@@ -26,6 +26,7 @@ SOFT, MARGINAL = Row("soft", "soft"), Row("marginal", "marginal")
 
 
 def plan(out, *overrides, rows=(SOFT,), seeds=(0,)):
+    overrides = ("training.warm_start_epochs=0", *overrides)
     config = recipes.load("nmt/demo", NMTConfig, [f"data.train.source={out}/train.de", *overrides])
     return Plan(
         "nmt/demo", rows, seeds, out, ("ppl",), config=config, overrides=overrides, order=("soft", "marginal")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import math
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,15 +13,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from latentalign import config as recipes
 from latentalign.errors import InputError, LatentAlignError
-from latentalign.training.checkpoint import write_json_atomic
+from latentalign.training.checkpoint import write_bytes_atomic, write_json_atomic
 from latentalign.training.run import Run
-from latentalign.training.session import Recipe
+from latentalign.training.session import Recipe, first_recipe
 
 C = TypeVar("C", bound=Recipe)
 
@@ -65,6 +68,10 @@ class Plan:
 
     def finished(self, row: str, seed: int) -> Path:
         return self.out / "rows" / f"{row}-{seed}.json"
+
+    def warm_start(self, objective: str, seed: int) -> Path:
+        """Where the rows of a seed have what they train first."""
+        return self.out / "warm-starts" / f"{objective}-{seed}"
 
     def details_of(self, row: str, seed: int) -> Path:
         return self.out / "details" / f"{row}-{seed}.json"
@@ -168,9 +175,10 @@ def train_rows(plan: Plan) -> tuple[list[dict[str, Any]], list[Failure]]:
     console = Console(stderr=True)
     with Progress(*columns, console=console) as bars, ThreadPoolExecutor(plan.jobs) as pool:
         whole = bars.add_task("rows", total=len(work), news=f"0 of {len(work)}")
+        shared = WarmStarts(plan)
 
         def attempted(item: tuple[Row, int]) -> Failure | None:
-            failure = attempt(plan, *item, bars=bars)
+            failure = attempt(plan, *item, shared=shared, bars=bars)
             bars.advance(whole)
             done = round(bars.tasks[whole].completed)
             bars.update(whole, news=f"{done} of {len(work)}")
@@ -220,7 +228,7 @@ def require_same_settings(plan: Plan) -> None:
             )
 
 
-def attempt(plan: Plan, row: Row, seed: int, *, bars: Progress) -> Failure | None:
+def attempt(plan: Plan, row: Row, seed: int, *, shared: WarmStarts, bars: Progress) -> Failure | None:
     """Train and evaluate a row unless that was done before; what went wrong if it failed."""
     bar = bars.add_task(f"  {row.name}, seed {seed}", total=plan.epochs, news="")
     path = plan.finished(row.name, seed)
@@ -231,6 +239,7 @@ def attempt(plan: Plan, row: Row, seed: int, *, bars: Progress) -> Failure | Non
         for place in (path, plan.settings_of(row.name, seed)):
             place.parent.mkdir(parents=True, exist_ok=True)
         write_json_atomic(plan.settings_of(row.name, seed), plan.settings(row))
+        shared.give(row, seed, lambda first: tell(first, bars, bar, of="first: "))
         record = one_row(plan, row, seed, tell=lambda: tell(plan.run(row.name, seed), bars, bar))
         write_json_atomic(path, record)
     except (RowFailed, OSError, ValueError, LatentAlignError) as error:
@@ -242,15 +251,57 @@ def attempt(plan: Plan, row: Row, seed: int, *, bars: Progress) -> Failure | Non
     return None
 
 
-def tell(run: Path, bars: Progress, bar: TaskID) -> None:
-    """Show how far a training is, from its metrics."""
+def tell(run: Path, bars: Progress, bar: TaskID, of: str = "") -> None:
+    """Show how far a training is, from its metrics; `of` names another than the row's own."""
     history = Run(run).history()
     if history:
         measured = [r for r in history if r["kind"] == "validation"]
         speed = next((r["tokens_per_second"] for r in reversed(history) if r["kind"] == "training"), 0.0)
         ppl = f"ppl {measured[-1]['ppl']:.3f}, " if measured else ""
-        news = f"{ppl}bound {history[-1]['bound']:.3f}, {speed:,.0f} tokens/s"
-        bars.update(bar, completed=len(measured), news=news)
+        news = f"{of}{ppl}bound {history[-1]['bound']:.3f}, {speed:,.0f} tokens/s"
+        bars.update(bar, completed=0 if of else len(measured), news=news)
+
+
+class WarmStarts:
+    """What rows train first on an easier objective, trained once for all rows of a seed.
+
+    A row finds it in its run as if it had trained it there itself. Rows with settings of their own, other than of
+    their objective or of the search, do that.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.locks = {seed: Lock() for seed in plan.seeds}
+        self.trained: set[Path] = set()
+
+    def give(self, row: Row, seed: int, tell: Callable[[Path], None]) -> None:
+        """Put what a row has to train first into its run, trained by the first row that asks; others wait for it."""
+        plan, own = self.plan, Run(self.plan.run(row.name, seed)).warm_start
+        settings = [
+            *plan.overrides,
+            *row.overrides,
+            f"objective.name={row.objective}",
+            f"training.seed={seed}",
+        ]
+        first = first_recipe(recipes.load(plan.recipe, type(plan.config), settings))
+        special = any(not o.startswith(("objective.", "search.")) for o in row.overrides)
+        if first is None or special or own.exists():
+            return
+        shared = plan.warm_start(first.objective.name, seed)
+        with self.locks[seed]:
+            if shared not in self.trained:
+                recipe = shared.with_suffix(".toml")
+                recipe.parent.mkdir(parents=True, exist_ok=True)
+                write_bytes_atomic(recipe, recipes.dump(first).encode())
+                log = plan.out / "logs" / f"warm-start-{shared.name}.log"
+                child(
+                    ["train", str(recipe), f"--out={shared}", "--resume", "--json"], log, lambda: tell(shared)
+                )
+                self.trained.add(shared)
+        partial = own.with_name(f"{own.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(shared, partial, ignore=shutil.ignore_patterns("cache"))
+        partial.rename(own)
 
 
 class RowFailed(Exception):

@@ -126,19 +126,10 @@ class Craft(ABC, Generic[C, V]):
 
     def warm_up(self, model: nn.Module, config: C, run: Run, *, vocabulary: V, world: World) -> None:
         """Start from another run's model, or from one trained on an easier objective first."""
-        training = config.training
-        source = Path(training.warm_start) if training.warm_start else None
-        easier = easier_objective(config)
-        if source is None and training.warm_start_epochs and easier:
+        source = Path(config.training.warm_start) if config.training.warm_start else None
+        first = first_recipe(config)
+        if first is not None:
             source = run.warm_start
-            first = config.model_copy(
-                update={
-                    "objective": ObjectiveConfig(name=easier),
-                    "training": training.model_copy(
-                        update={"warm_start_epochs": 0, "epochs": training.warm_start_epochs}
-                    ),
-                }
-            )
             going_on = checkpoint.exists(Run(source).checkpoint)
             world.wait()
             if world.leader:
@@ -175,6 +166,23 @@ def easier_objective(config: Recipe) -> str | None:
     return "relaxed-hard" if config.objective.name == "relaxed" else None
 
 
+def first_recipe(config: C) -> C | None:
+    """What a recipe trains before its own objective; None where it begins with that or with another run's model.
+
+    The planned decay of the learning rate is that of the training proper.
+    """
+    training, easier = config.training, easier_objective(config)
+    if training.warm_start or not training.warm_start_epochs or not easier:
+        return None
+    changed = {"warm_start_epochs": 0, "epochs": training.warm_start_epochs, "decay_always": None}
+    return config.model_copy(
+        update={
+            "objective": ObjectiveConfig(name=easier),
+            "training": training.model_copy(update=changed),
+        }
+    )
+
+
 def remaining(training: TrainingConfig, run: Run) -> TrainingConfig:
     """The training's settings, less the minutes that a warm start has used up."""
     if training.max_minutes is None:
@@ -186,10 +194,8 @@ def remaining(training: TrainingConfig, run: Run) -> TrainingConfig:
 def summary(trainer: Trainer, config: Recipe) -> dict[str, Any]:
     """Train to the end; what came of it."""
     schedule = trainer.train()
-    training, easier = config.training, easier_objective(config)
-    first = (
-        f"{training.warm_start_epochs} epochs of {easier}" if training.warm_start_epochs and easier else None
-    )
+    first = first_recipe(config)
+    warm = f"{first.training.epochs} epochs of {first.objective.name}" if first else None
     return {
         "ppl": schedule.best_ppl,
         "bound": schedule.best_bound,
@@ -198,7 +204,7 @@ def summary(trainer: Trainer, config: Recipe) -> dict[str, Any]:
         "seconds": round(trainer.position.seconds + trainer.run.warm_start_seconds, 1),
         "tokens_per_second": round(trainer.position.tokens / max(1e-9, trainer.position.seconds), 1),
         "peak_memory_mb": round(trainer.position.peak_memory_mb, 1),
-        "warm_start": training.warm_start or first,
+        "warm_start": config.training.warm_start or warm,
         "samples": samples_of(config.objective.build()),
     }
 
