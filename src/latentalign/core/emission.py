@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,6 +16,7 @@ from latentalign.core.factored import FactoredHead as FactoredHead
 from latentalign.core.factored import is_factored
 from latentalign.core.latent import D, Latent
 from latentalign.core.numerics import NEG_INF, at_least_float32, flat_rows
+from latentalign.core.piecewise import depends_only_on, piecewise
 from latentalign.core.vocabulary import (
     add_mixture,
     aligned,
@@ -25,6 +27,8 @@ from latentalign.core.vocabulary import (
 )
 
 MAX_LOGITS = 2**22
+MAX_HIDDEN = 2**21
+"""Numbers of a hidden layer that are alive at once where queries are averaged piece by piece."""
 LOG_SPACE_BUFFERS = 6
 """How many tensors of the logits' size an average in log space and its backward pass hold at once."""
 
@@ -64,19 +68,61 @@ def context_rows(alignments: Alignments, memory: Tensor, pairs: Pairs) -> Float[
     return alignments.contexts(memory).flatten(0, -2).index_select(0, pairs.slot)
 
 
+@dataclass(frozen=True, eq=False)
+class HiddenParts:
+    """The head's last hidden layer for every pair: each part computed once for what it depends on, the sum not yet."""
+
+    head: FactoredHead
+    from_query: Float[Tensor, "Q Hq"]
+    query_place: Int[Tensor, "N"]
+    from_memory: Float[Tensor, "M Hm"]
+    memory_place: Int[Tensor, "N"] | None
+    """None where every pair has a context of its own."""
+
+    @classmethod
+    def of(
+        cls, head: FactoredHead, query: Tensor, memory: Tensor, alignments: Alignments, *, pairs: Pairs
+    ) -> HiddenParts:
+        used, query_place = compact(pairs.query, query.shape[:-1].numel())
+        from_query = head.query_part(flat_rows(query).index_select(0, used))
+        if not isinstance(alignments, OneHot):
+            from_memory = head.memory_part(context_rows(alignments, memory, pairs))
+            return cls(head, from_query, query_place, from_memory, None)
+        flat = alignments.flat_index(memory).flatten()[pairs.slot]
+        used, place = compact(flat, memory.shape[:-1].numel())
+        return cls(
+            head,
+            from_query,
+            query_place,
+            head.memory_part(memory.flatten(0, -2).index_select(0, used)),
+            place,
+        )
+
+    def rows(self, rows: slice) -> Float[Tensor, "n H"]:
+        """The hidden layer of some pairs."""
+        place = self.memory_place
+        return self.head.hidden(
+            self.from_query.index_select(0, self.query_place[rows]),
+            self.from_memory[rows] if place is None else self.from_memory.index_select(0, place[rows]),
+        )
+
+    def separable(self) -> bool:
+        """Whether rows can be formed and forgotten piece by piece: the layer depends on nothing that is not named."""
+        if self.memory_place is None:
+            return False
+        if not torch.is_grad_enabled():
+            return True
+        parts = [x.detach().requires_grad_() for x in (self.from_query, self.from_memory)]
+        with torch.random.fork_rng([parts[0].device] if parts[0].is_cuda else []):
+            one = replace(self, from_query=parts[0], from_memory=parts[1]).rows(slice(0, 1))
+        return depends_only_on(one, [*parts, *self.head.parameters()])
+
+
 def hidden_rows(
     head: FactoredHead, query: Tensor, memory: Tensor, alignments: Alignments, *, pairs: Pairs
 ) -> Float[Tensor, "N H"]:
-    """The head's last hidden layer for every pair; each part computed once for what it depends on."""
-    used, place = compact(pairs.query, query.shape[:-1].numel())
-    from_query = head.query_part(flat_rows(query).index_select(0, used)).index_select(0, place)
-    if isinstance(alignments, OneHot):
-        flat = alignments.flat_index(memory).flatten()[pairs.slot]
-        used, place = compact(flat, memory.shape[:-1].numel())
-        from_memory = head.memory_part(memory.flatten(0, -2).index_select(0, used)).index_select(0, place)
-    else:
-        from_memory = head.memory_part(context_rows(alignments, memory, pairs))
-    return head.hidden(from_query, from_memory)
+    """The head's last hidden layer for every pair."""
+    return HiddenParts.of(head, query, memory, alignments, pairs=pairs).rows(slice(None))
 
 
 def target_log_prob(
@@ -297,13 +343,13 @@ class EmissionLatent(Latent[D]):
         assert query is not None
         check_shapes(query, alignments, self.target)
         return self.average_rows(
-            lambda pairs: hidden_rows(head, query, self.memory, alignments, pairs=pairs),
+            lambda pairs: HiddenParts.of(head, query, self.memory, alignments, pairs=pairs),
             alignments,
             marginal=marginal,
         )
 
     def average_rows(
-        self, hidden: Callable[[Pairs], Tensor], alignments: Alignments, *, marginal: bool
+        self, hidden: Callable[[Pairs], Tensor | HiddenParts], alignments: Alignments, *, marginal: bool
     ) -> Float[Tensor, "*batch"]:
         """The fused average of a factored head whose hidden layer is given for every pair that exists."""
         assert is_factored(self.emit)
@@ -312,18 +358,49 @@ class EmissionLatent(Latent[D]):
         target = self.target.flatten()[pairs.query]
         output = self.emit.output
         check_targets(target, output.out_features)
-        value = fused_average(
-            hidden(pairs),
-            output.weight,
-            output.bias,
-            target,
-            log_weight=alignments.log_weight.flatten().index_select(0, pairs.slot),
-            owner=owner,
-            starts=query_borders(owner, self.max_logits // output.out_features),
-            marginal=marginal,
-        )
+        log_weight = alignments.log_weight.flatten().index_select(0, pairs.slot)
+        borders = query_borders(owner, self.max_logits // output.out_features)
+        layer = hidden(pairs)
+
+        def average(borders: list[int], layer: Tensor | HiddenParts, log_weight: Tensor) -> Tensor:
+            rows = slice(borders[0], borders[-1])
+            return fused_average(
+                layer.rows(rows) if isinstance(layer, HiddenParts) else layer,
+                output.weight,
+                output.bias,
+                target[rows],
+                log_weight=log_weight[rows],
+                owner=owner[rows] - owner[rows.start] if rows.start else owner[rows],
+                starts=[border - rows.start for border in borders],
+                marginal=marginal,
+            )
+
+        pieces = grouped(borders, MAX_HIDDEN // output.in_features)
+        if isinstance(layer, HiddenParts) and len(pieces) > 1 and layer.separable():
+            parts = layer
+            value = piecewise(
+                lambda piece, by_query, by_memory, weight: average(
+                    piece, replace(parts, from_query=by_query, from_memory=by_memory), weight
+                ),
+                pieces,
+                (parts.from_query, parts.from_memory, log_weight),
+                tuple(self.emit.parameters()),
+            )
+        else:
+            value = average(borders, layer, log_weight)
         out = torch.zeros(self.target.numel(), dtype=value.dtype, device=value.device)
         return out.index_copy(0, used, value).view(self.target.shape)
+
+
+def grouped(borders: list[int], rows: int) -> list[list[int]]:
+    """Consecutive pieces as groups of at most `rows` rows each, or of a single piece; a group is its borders."""
+    groups: list[list[int]] = []
+    for start, stop in pairwise(borders):
+        if groups and stop - groups[-1][0] <= rows:
+            groups[-1].append(stop)
+        else:
+            groups.append([start, stop])
+    return groups or [borders]
 
 
 def query_borders(owner: Int[Tensor, "N"], rows: int) -> list[int]:
