@@ -37,6 +37,28 @@ def test_unpenalised_scores_are_the_models_own_log_probability(trained, lines, h
             assert h.score == pytest.approx(h.log_prob)
 
 
+@pytest.mark.parametrize("how", ["exact", "sample:2"])
+def test_batches_at_a_time_give_what_one_after_the_other_gives(trained, lines, how):
+    sources = [e.ids for e in trained.tokenizer.encode_source_batch(lines)]
+    translate = Translator(trained.model, BeamSearch(beam=3), parse_predict(how))
+    batches, found, before = (
+        [sources[i : i + 5] for i in range(0, len(sources), 5)],
+        [],
+        torch.get_num_threads(),
+    )
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            torch.manual_seed(0)
+            found.append([h[0].tokens for batch in translate.batches(batches) for h in batch])
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert found[0] == found[1]
+    torch.manual_seed(0)
+    assert found[0] == [h[0].tokens for batch in batches for h in translate(batch)]
+
+
 @pytest.mark.parametrize("beam", [1, 4])
 def test_certified_decoding_is_exact_decoding_to_the_tolerance(trained, lines, beam, monkeypatch):
     """The same outputs but for near ties, each with the exact probability to 1 + tolerance a token."""

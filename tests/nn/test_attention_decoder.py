@@ -7,6 +7,14 @@ from latentalign.core.scores import BilinearScore, MLPScore
 from latentalign.nn.attention_decoder import AttentionDecoder
 
 MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]]).bool()
+LENGTHS = {"even": [6, 6, 6], "ragged": [2, 6, 3], "one without words": [4, 0, 6], "no words": [0, 0, 0]}
+
+
+def words_of(lengths):
+    return torch.tensor(lengths).unsqueeze(1) > torch.arange(6)
+
+
+EVERY = words_of(LENGTHS["even"])
 
 
 def decoder(layers, dropout=0.0):
@@ -24,11 +32,16 @@ def plain(d, words, memory):
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
-def test_fast_loop_equals_the_plain_one(layers):
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+def test_fast_loop_equals_the_plain_one_where_there_are_words(layers, lengths):
     d, (words, memory) = decoder(layers), inputs()
-    results = []
-    for queries, scores in (d(words, memory, MASK), plain(d, words, memory)):
-        scores = scores.masked_fill(~MASK.unsqueeze(1), 0.0)
+    exists, results = words_of(lengths).unsqueeze(-1), []
+    for queries, scores in (
+        d(words, exists.squeeze(-1), memory, mask=MASK),
+        plain(d, words, memory),
+    ):
+        queries = queries.masked_fill(~exists, 0.0)
+        scores = scores.masked_fill(~(exists & MASK.unsqueeze(1)), 0.0)
         g = torch.Generator().manual_seed(0)
         loss = sum(
             (x * torch.randn(x.shape, generator=g, dtype=torch.float64)).sum() for x in (queries, scores)
@@ -44,7 +57,7 @@ def test_dropout_between_layers_has_the_gradient_of_its_own_mask():
 
     def run(words):
         torch.manual_seed(5)
-        queries, scores = d(words, memory, MASK)
+        queries, scores = d(words, EVERY, memory, mask=MASK)
         return queries.sum() + scores[:, :, 0].sum()
 
     assert torch.autograd.gradcheck(run, (words,))
@@ -52,7 +65,7 @@ def test_dropout_between_layers_has_the_gradient_of_its_own_mask():
 
 def test_step_by_step_equals_all_at_once():
     d, (words, memory) = decoder(2), inputs()
-    queries, scores = d(words, memory, MASK)
+    queries, scores = d(words, EVERY, memory, mask=MASK)
     state, projected = d.start(3, memory), d.score.project(memory)
     for t in range(6):
         query, score, state = d.step(words[:, t], state, memory, projected, mask=MASK)
@@ -62,6 +75,23 @@ def test_step_by_step_equals_all_at_once():
 
 def test_other_scores_take_the_plain_loop():
     d = AttentionDecoder(3, 5, 1, memory_dim=4, score=BilinearScore(5, 4)).double()
-    queries, scores = d(*inputs(), MASK)
+    words, memory = inputs()
+    queries, scores = d(words, EVERY, memory, mask=MASK)
     assert queries.shape == (3, 6, 5)
     assert scores.shape == (3, 6, 4)
+
+
+def test_words_that_do_not_exist_are_never_read():
+    d, (words, memory) = decoder(2), inputs()
+    exists = words_of(LENGTHS["ragged"])
+    clean = d(words, exists, memory, mask=MASK)
+    dirty = d(words.masked_fill(~exists.unsqueeze(-1), float("nan")), exists, memory, mask=MASK)
+    for a, b in zip(clean, dirty, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_queries_alone_or_scores_alone_may_have_a_gradient():
+    d, (words, memory) = decoder(1), inputs()
+    whole = torch.autograd.grad(sum(x.sum() for x in d(words, EVERY, memory, mask=MASK)), memory)[0]
+    parts = [torch.autograd.grad(d(words, EVERY, memory, mask=MASK)[i].sum(), memory)[0] for i in (0, 1)]
+    torch.testing.assert_close(whole, sum(parts))

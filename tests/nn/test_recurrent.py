@@ -68,3 +68,14 @@ def test_padding_is_zero_and_its_content_never_matters():
     dirty = stack(x.masked_fill(~MASK.unsqueeze(-1), float("nan")), MASK)
     assert torch.equal(clean[MASK], dirty[MASK])
     assert (clean[~MASK] == 0).all()
+
+
+def test_sequences_of_no_length_get_zeros_and_no_gradient():
+    stack = LSTMStack(3, 4, 2).double()
+    x = torch.randn(3, 5, 3, dtype=torch.float64, requires_grad=True)
+    for lengths in ([3, 0, 5], [0, 0, 0]):
+        mask = torch.tensor(lengths).unsqueeze(1) > torch.arange(5)
+        out = stack(x, mask)
+        assert (out[~mask] == 0).all()
+        gradient = torch.autograd.grad(out.sum(), x)[0]
+        assert (gradient[~mask] == 0).all()

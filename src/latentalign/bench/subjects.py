@@ -151,4 +151,4 @@ class Decoding:
         sources = spread(self.sources, 16 * batch)
         translate(sources[:2])
         groups = [sources[start : start + batch] for start in range(0, len(sources), batch)]
-        return len(sources) / clocked(lambda: [translate(group) for group in groups])
+        return len(sources) / clocked(lambda: list(translate.batches(groups)))

@@ -95,7 +95,7 @@ def dot_products(
     """x~' x_i; one matrix product where the source is shared by the queries of an example."""
     if query.dim() > 1 and memory.dim() == query.dim() + 1 and memory.shape[-3] == 1:
         return query @ memory.squeeze(-3).transpose(-1, -2)
-    return (memory @ query.unsqueeze(-1)).squeeze(-1)
+    return (query.unsqueeze(-2) @ memory.transpose(-1, -2)).squeeze(-2)
 
 
 Score = MLPScore | BilinearScore | DotScore

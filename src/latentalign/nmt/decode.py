@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +15,7 @@ from latentalign.core.certified import Beam, beam_predictive
 from latentalign.core.distributions import Categorical
 from latentalign.core.emission import FactoredHead, predictive_log_prob
 from latentalign.core.numerics import NEG_INF, at_least_float32
-from latentalign.core.predict import CertifiedPredict, Predict, SoftPredict
+from latentalign.core.predict import CertifiedPredict, Predict, SamplePredict, SoftPredict
 from latentalign.core.vocabulary import add_mixture, aligned, single_log_prob
 from latentalign.nmt.data import Batch
 from latentalign.nmt.model import TranslationModel
@@ -160,6 +161,23 @@ class Translator:
         source, mask = source.to(device), mask.to(device)
         step = DecodeStep(self.model.eval(), self.predict, source, mask)
         return self.search(step, step.start(), source_lengths=mask.sum(1), bos=BOS, eos=EOS, pad=PAD)
+
+    def batches(self, batches: Sequence[Sequence[Sequence[int]]]) -> Iterator[list[list[Hypothesis]]]:
+        """The same of each batch, in order.
+
+        On a CPU as many batches at a time as there are threads, with a thread each: the small products of a step gain
+        less from several. Samples are drawn batch after batch, so that they are the same every time.
+        """
+        threads = torch.get_num_threads()
+        alone = self.model.head.output.weight.device.type != "cpu" or isinstance(self.predict, SamplePredict)
+        if alone or min(threads, len(batches)) < 2:
+            yield from map(self, batches)
+            return
+        try:
+            with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+                yield from pool.map(self, batches)
+        finally:
+            torch.set_num_threads(threads)  # some libraries keep one number for all
 
 
 def padded(rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B T"], Tensor]:

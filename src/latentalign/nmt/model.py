@@ -146,7 +146,9 @@ class TranslationModel(nn.Module):
         memory = self.encode(batch.source, batch.source_mask)
         previous = batch.target.roll(1, dims=1)
         previous[:, 0] = BOS
-        queries, scores = self.decoder(self.embed_target(previous), memory, batch.source_mask)
+        queries, scores = self.decoder(
+            self.embed_target(previous), batch.target_mask, memory, mask=batch.source_mask
+        )
         mask = batch.target_mask.unsqueeze(2) & batch.source_mask.unsqueeze(1)
         shared = memory.unsqueeze(1)
         return EmissionLatent(

@@ -67,8 +67,10 @@ def translate_lines(
         encoded = [e.ids[: settings.max_source] for e in trained.tokenizer.encode_source_batch(chunk)]
         found: dict[int, list[Translation]] = {}
         blank = {i for i, ids in enumerate(encoded) if not ids}
-        for group in grouped([len(ids) for ids in encoded], skip=blank, limit=settings.batch_tokens):
-            for i, hypotheses in zip(group, translator([encoded[i] for i in group]), strict=True):
+        groups = list(grouped([len(ids) for ids in encoded], skip=blank, limit=settings.batch_tokens))
+        outputs = translator.batches([[encoded[i] for i in group] for group in groups])
+        for group, best in zip(groups, outputs, strict=True):
+            for i, hypotheses in zip(group, best, strict=True):
                 found[i] = [finished(trained, h) for h in hypotheses]
         for i in range(len(chunk)):
             yield found.get(i, [Translation("", 0.0, 0.0, ())])

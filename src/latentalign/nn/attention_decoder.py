@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 from latentalign.core.numerics import NEG_INF
 from latentalign.core.scores import MLPScore, Score
 from latentalign.nn.dropout import Dropout
+from latentalign.nn.packing import Packing
 from latentalign.nn.recurrent import cell_backward, cell_forward
 
 
@@ -49,38 +50,50 @@ class AttentionDecoder(nn.Module):
     def forward(
         self,
         words: Float[Tensor, "B S E"],
+        word_mask: Bool[Tensor, "B S"],
         memory: Float[Tensor, "B T D"],
+        *,
         mask: Bool[Tensor, "B T"],
     ) -> tuple[Float[Tensor, "B S H"], Float[Tensor, "B S T"]]:
-        """Every query and every score, for a target known beforehand."""
+        """Every query and every score, for a target known beforehand; what stands in padding means nothing."""
         # The recurrence is in the weights' precision, whatever autocast makes of what comes in.
         dtype = self.first.weight.dtype
         memory, projected = memory.to(dtype), self.score.project(memory).to(dtype)
-        inputs = self.from_word(words).transpose(0, 1).to(dtype).contiguous()
+        if not isinstance(self.score, MLPScore) or memory.element_size() < 4:
+            inputs = self.from_word(words).transpose(0, 1).to(dtype)
+            with torch.autocast(memory.device.type, enabled=False):
+                return self.plain_loop(inputs, memory, projected, mask)
+        packing = Packing.of(word_mask)
+        inputs = self.from_word(packing.pack(words)).to(dtype)
         with torch.autocast(memory.device.type, enabled=False):
-            return self.loop(inputs, memory, projected, mask)
+            queries, scores = self.packed_loop(inputs, memory, projected, mask=mask, packing=packing)
+            return packing.unpack(queries), packing.unpack(scores)
 
-    def loop(
-        self, inputs: Float[Tensor, "S B G"], memory: Tensor, projected: Tensor, mask: Tensor
-    ) -> tuple[Float[Tensor, "B S H"], Float[Tensor, "B S T"]]:
-        """The fast recurrence where score and precision allow it, else the plain one."""
-        if not isinstance(self.score, MLPScore) or inputs.element_size() < 4:
-            return self.plain_loop(inputs, memory, projected, mask)
-        noise = [self.dropout(torch.ones_like(inputs[..., : self.hidden_size])) for _ in self.upper]
+    def packed_loop(
+        self,
+        inputs: Float[Tensor, "N G"],
+        memory: Tensor,
+        projected: Tensor,
+        *,
+        mask: Tensor,
+        packing: Packing,
+    ) -> tuple[Float[Tensor, "N H"], Float[Tensor, "N T"]]:
+        """The fast recurrence, of words that exist; `inputs` are consumed."""
+        assert isinstance(self.score, MLPScore)
+        noise = [self.dropout(torch.ones_like(inputs[:, : self.hidden_size])) for _ in self.upper]
         weights = [x for layer in self.upper for x in (layer.weight, layer.bias)]
         to_score = self.score.to_score.weight.squeeze(0)
-        queries, scores = AttentionLoop.apply(  # type: ignore[no-untyped-call]
+        queries, scores, _ = AttentionLoop.apply(  # type: ignore[no-untyped-call]
             inputs,
-            memory,
-            projected,
-            mask,
+            *(x.index_select(0, packing.order) for x in (memory, projected, mask)),
             self.first.weight,
             2 * self.score.from_query.weight,  # as in MLPScore: tanh(a) = 2 sigmoid(2a) - 1
             2 * to_score,
             noise,
+            packing,
             *weights,
         )
-        return queries.transpose(0, 1), scores.transpose(0, 1) - to_score.sum()
+        return queries, scores - to_score.sum()
 
     def plain_loop(
         self, inputs: Float[Tensor, "S B G"], memory: Tensor, projected: Tensor, mask: Tensor
@@ -127,7 +140,7 @@ class AttentionDecoder(nn.Module):
 
 
 class AttentionLoop(torch.autograd.Function):
-    """The decoder's recurrence with MLP attention; weight gradients are formed after the loop, one product each."""
+    """The decoder's recurrence with MLP attention, packed; weight gradients are formed after it, one product each."""
 
     @staticmethod
     def forward(
@@ -140,72 +153,81 @@ class AttentionLoop(torch.autograd.Function):
         from_query: Tensor,
         to_score: Tensor,
         noise: list[Tensor],
+        packing: Packing,
         *upper: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        steps, batch, _ = inputs.shape
-        layers, size = 1 + len(upper) // 2, from_query.shape[1]
-        new = inputs.new_empty
-        ins = [new(steps, batch, first.shape[1]), *[new(steps, batch, 2 * size) for _ in noise]]
-        gates = [new(steps, batch, 4 * size) for _ in range(layers)]
-        cells = [inputs.new_zeros(steps + 1, batch, size) for _ in range(layers)]
-        squashed = [new(steps, batch, size) for _ in range(layers)]
-        hidden = [inputs.new_zeros(steps + 1, batch, size) for _ in range(layers)]
-        context = inputs.new_zeros(batch, 1, memory.shape[2])
-        bent = new(steps, *projected.shape)
-        scores, weights = new(steps, *mask.shape), new(steps, *mask.shape)
-        absent = ~mask
-        across = from_query.t()
-        for t in range(steps):
-            for k in range(layers):
-                below = context.squeeze(1) if k == 0 else hidden[k - 1][t + 1] * noise[k - 1][t]
-                torch.cat([below, hidden[k][t]], -1, out=ins[k][t])
-                base, weight = (inputs[t], first) if k == 0 else (upper[2 * k - 1], upper[2 * k - 2])
-                torch.addmm(base, ins[k][t], weight.t(), out=gates[k][t])
-                cell_forward(gates[k][t], cells[k][t], cells[k][t + 1], squashed[k][t], hidden[k][t + 1])
-            torch.add(projected, (hidden[-1][t + 1] @ across).unsqueeze(1), out=bent[t]).sigmoid_()
-            torch.matmul(bent[t], to_score, out=scores[t])
-            torch.softmax(scores[t].masked_fill(absent, NEG_INF), -1, out=weights[t])
-            torch.bmm(weights[t].unsqueeze(1), memory, out=context)
-        queries = hidden[-1][1:]
-        ctx.save_for_backward(memory, first, from_query, to_score, bent, weights, queries, *upper)
-        ctx.kept = ins, gates, cells, squashed, noise
-        return queries, scores
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries and scores; `inputs` are left as the first layer's activations, which saves their memory."""
+        words, size = len(inputs), from_query.shape[1]
+        new, layers = inputs.new_empty, range(1 + len(noise))
+        ins = [new(words, first.shape[1]), *[new(words, 2 * size) for _ in noise]]
+        gates = [inputs, *[new(words, 4 * size) for _ in noise]]
+        cells, squashed, hidden = ([new(words, size) for _ in layers] for _ in range(3))
+        nothing = inputs.new_zeros(packing.live[0], size)
+        context = inputs.new_zeros(packing.live[0], 1, memory.shape[2])
+        bent = new(words, *projected.shape[1:])
+        scores, weights = new(words, mask.shape[1]), new(words, mask.shape[1])
+        absent, across = ~mask, from_query.t()
+        for rows, before in packing.walk():
+            n = rows.stop - rows.start
+            for k in layers:
+                below = context[:n].squeeze(1) if k == 0 else hidden[k - 1][rows] * noise[k - 1][rows]
+                torch.cat([below, nothing if before is None else hidden[k][before]], -1, out=ins[k][rows])
+                if k == 0:
+                    gates[k][rows].addmm_(ins[k][rows], first.t())
+                else:
+                    torch.addmm(upper[2 * k - 1], ins[k][rows], upper[2 * k - 2].t(), out=gates[k][rows])
+                cell = nothing if before is None else cells[k][before]
+                cell_forward(gates[k][rows], cell, cells[k][rows], squashed[k][rows], hidden[k][rows])
+            asked = (hidden[-1][rows] @ across).unsqueeze(1)
+            torch.add(projected[:n], asked, out=bent[rows]).sigmoid_()
+            torch.matmul(bent[rows], to_score, out=scores[rows])
+            torch.softmax(scores[rows].masked_fill(absent[:n], NEG_INF), -1, out=weights[rows])
+            torch.bmm(weights[rows].unsqueeze(1), memory[:n], out=context[:n])
+        ctx.mark_dirty(inputs)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(memory, first, from_query, to_score, bent, weights, hidden[-1], inputs, *upper)
+        ctx.kept = ins, gates[1:], cells, squashed, noise, nothing, packing
+        return hidden[-1], scores, inputs
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_queries: Tensor, d_scores: Tensor) -> tuple[Tensor | None, ...]:
-        memory, first, from_query, to_score, bent, weights, queries, *upper = ctx.saved_tensors
-        ins, gates, cells, squashed, noise = ctx.kept
-        steps, batch, size = queries.shape
-        layers, width = len(gates), memory.shape[2]
+    def backward(
+        ctx: Any, d_queries: Tensor | None, d_scores: Tensor | None, _: None
+    ) -> tuple[Tensor | None, ...]:
+        memory, first, from_query, to_score, bent, weights, queries, gates, *upper = ctx.saved_tensors
+        ins, upper_gates, cells, squashed, noise, nothing, packing = ctx.kept
+        gates, size, width = [gates, *upper_gates], queries.shape[1], memory.shape[2]
+        d_queries = torch.zeros_like(queries) if d_queries is None else d_queries
+        d_scores = torch.zeros_like(weights) if d_scores is None else d_scores
         d_gates = [torch.empty_like(g) for g in gates]
-        d_hidden = [torch.zeros_like(queries[0]) for _ in range(layers)]
-        d_cell = [torch.zeros_like(queries[0]) for _ in range(layers)]
-        d_contexts = queries.new_zeros(steps + 1, batch, width)  # of the context that each step made
-        d_asked = queries.new_empty(steps, batch, bent.shape[-1])
-        d_projected, d_to_score = torch.zeros_like(bent[0]), torch.zeros_like(to_score)
-        for t in reversed(range(steps)):
-            d_weight = (memory @ d_contexts[t + 1].unsqueeze(2)).squeeze(2)
-            inner = (weights[t] * d_weight).sum(-1, keepdim=True)
-            d_score = torch.addcmul(d_scores[t], weights[t], d_weight - inner)
-            d_to_score.addmv_(bent[t].flatten(0, 1).t(), d_score.flatten())
-            d_bent = torch.ops.aten.sigmoid_backward(d_score.unsqueeze(2) * to_score, bent[t])
-            d_projected += d_bent
-            torch.sum(d_bent, 1, out=d_asked[t])
-            d_top = d_queries[t] + d_hidden[-1]
-            d_hidden[-1] = torch.addmm(d_top, d_asked[t], from_query)
-            for k in reversed(range(layers)):
-                cell_backward(d_hidden[k], d_cell[k], gates[k][t], cells[k][t], squashed[k][t], d_gates[k][t])
-                d_in = d_gates[k][t] @ (first if k == 0 else upper[2 * k - 2])
-                d_hidden[k] = d_in[:, -size:]
-                if k == 0:
-                    d_contexts[t] = d_in[:, :width]
-                else:
-                    d_hidden[k - 1] = torch.addcmul(d_hidden[k - 1], d_in[:, :size], noise[k - 1][t])
+        d_hidden, d_cell = ([torch.zeros_like(nothing) for _ in gates] for _ in range(2))
+        d_contexts = queries.new_zeros(len(queries), width)  # of the context that each step made
+        d_asked = queries.new_empty(len(queries), bent.shape[-1])
+        d_projected, d_to_score = bent.new_zeros(len(memory), *bent.shape[1:]), torch.zeros_like(to_score)
+        for rows, before in reversed([*packing.walk()]):
+            n = rows.stop - rows.start
+            # A row vector times the transposed memory: nine times as fast as the memory times a column.
+            d_weight = torch.bmm(d_contexts[rows].unsqueeze(1), memory[:n].transpose(1, 2)).squeeze(1)
+            inner = (weights[rows] * d_weight).sum(-1, keepdim=True)
+            d_score = torch.addcmul(d_scores[rows], weights[rows], d_weight - inner)
+            d_to_score.addmv_(bent[rows].flatten(0, 1).t(), d_score.flatten())
+            d_bent = torch.ops.aten.sigmoid_backward(d_score.unsqueeze(2) * to_score, bent[rows])
+            d_projected[:n] += d_bent
+            torch.sum(d_bent, 1, out=d_asked[rows])
+            d_hidden[-1][:n] += d_queries[rows]
+            d_hidden[-1][:n].addmm_(d_asked[rows], from_query)
+            for k in reversed(range(len(gates))):
+                cell = nothing if before is None else cells[k][before]
+                states = gates[k][rows], cell, squashed[k][rows], d_gates[k][rows]
+                cell_backward(d_hidden[k][:n], d_cell[k][:n], *states)
+                d_in = d_gates[k][rows] @ (first if k == 0 else upper[2 * k - 2])
+                d_hidden[k][:n] = d_in[:, -size:]
+                if k > 0:
+                    d_hidden[k - 1][:n].addcmul_(d_in[:, :size], noise[k - 1][rows])
+                elif before is not None:
+                    d_contexts[before] = d_in[:, :width]
         # Each step's context was the weighted memory of the step before it reached: gradients, all at once.
-        d_memory = weights.permute(1, 2, 0) @ d_contexts[1:].transpose(0, 1)
-        d_from_query = d_asked.flatten(0, 1).t() @ queries.flatten(0, 1)
-        flat = [(d.flatten(0, 1), x.flatten(0, 1)) for d, x in zip(d_gates, ins, strict=True)]
-        d_first = flat[0][0].t() @ flat[0][1]
-        d_upper = [g for d, x in flat[1:] for g in (d.t() @ x, d.sum(0))]
-        return d_gates[0], d_memory, d_projected, None, d_first, d_from_query, d_to_score, None, *d_upper
+        d_memory = packing.by_step(weights).permute(1, 2, 0) @ packing.by_step(d_contexts).transpose(0, 1)
+        d_upper = [g for d, x in zip(d_gates[1:], ins[1:], strict=True) for g in (d.t() @ x, d.sum(0))]
+        d_weights = d_gates[0].t() @ ins[0], d_asked.t() @ queries, d_to_score
+        return d_gates[0], d_memory, d_projected, None, *d_weights, None, None, *d_upper

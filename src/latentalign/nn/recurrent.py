@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from latentalign.nn.dropout import Dropout
+from latentalign.nn.packing import Packing
 
 
 def cell_forward(gates: Tensor, cell: Tensor, new_cell: Tensor, squashed: Tensor, hidden: Tensor) -> None:
@@ -50,49 +51,50 @@ def cell_backward(
 
 
 class LSTMLoop(torch.autograd.Function):
-    """The recurrences of R independent layers of one size, over sequences sorted by falling length.
-
-    At step t only the first `live[t]` rows exist, so that padding is never computed.
-    """
+    """The recurrences of R independent layers of one size over the same sequences, packed."""
 
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, weight: Tensor, live: list[int]) -> Tensor:
-        runs, steps, batch, _ = inputs.shape
-        size = weight.shape[-1]
-        hidden = inputs.new_zeros(runs, steps + 1, batch, size)  # before the first step, and after each
-        cells, squashed = torch.zeros_like(hidden), inputs.new_empty(runs, steps, batch, size)
-        gates = torch.empty_like(inputs)
+    def forward(ctx: Any, gates: Tensor, weight: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
+        """Hidden states; `gates` comes as what the inputs give and is left as activations, which saves its memory."""
+        hidden = gates.new_empty(*gates.shape[:2], weight.shape[-1])
+        cells, squashed = torch.empty_like(hidden), torch.empty_like(hidden)
+        first = hidden.new_zeros(len(hidden), packing.live[0], hidden.shape[-1])
         across = weight.transpose(1, 2).contiguous()
-        for t, n in enumerate(live):
-            now, before = gates[:, t, :n], cells[:, t, :n]
-            torch.baddbmm(inputs[:, t, :n], hidden[:, t, :n], across, out=now)
-            cell_forward(now, before, cells[:, t + 1, :n], squashed[:, t, :n], hidden[:, t + 1, :n])
+        for rows, before in packing.walk():
+            if before is not None:
+                gates[:, rows].baddbmm_(hidden[:, before], across)
+            cell = first if before is None else cells[:, before]
+            cell_forward(gates[:, rows], cell, cells[:, rows], squashed[:, rows], hidden[:, rows])
+        ctx.mark_dirty(gates)
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(weight, hidden, cells, gates, squashed)
-        ctx.live = live
-        return hidden[:, 1:]
+        ctx.packing, ctx.first = packing, first
+        return hidden, gates
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, d_out: Tensor | None, _: None) -> tuple[Tensor | None, Tensor | None, None]:
+        if d_out is None:
+            return None, None, None
         weight, hidden, cells, gates, squashed = ctx.saved_tensors
-        d_hidden, d_cell = torch.zeros_like(hidden[:, 0]), torch.zeros_like(hidden[:, 0])
-        d_gates = torch.zeros_like(gates)
-        for t, n in reversed([*enumerate(ctx.live)]):
-            above, now = d_out[:, t, :n] + d_hidden[:, :n], d_gates[:, t, :n]
-            cell_backward(above, d_cell[:, :n], gates[:, t, :n], cells[:, t, :n], squashed[:, t, :n], now)
+        d_hidden, d_cell = torch.zeros_like(ctx.first), torch.zeros_like(ctx.first)
+        d_gates = torch.empty_like(gates)
+        for rows, before in reversed([*ctx.packing.walk()]):
+            n = rows.stop - rows.start
+            above, now = d_out[:, rows] + d_hidden[:, :n], d_gates[:, rows]
+            cell = ctx.first if before is None else cells[:, before]
+            cell_backward(above, d_cell[:, :n], gates[:, rows], cell, squashed[:, rows], now)
             torch.bmm(now, weight, out=d_hidden[:, :n])
-        d_weight = d_gates.flatten(1, 2).transpose(1, 2) @ hidden[:, :-1].reshape(
-            len(weight), -1, weight.shape[-1]
-        )
-        return d_gates, d_weight, None
+        later = d_gates[:, ctx.packing.live[0] :].transpose(1, 2)
+        return d_gates, later @ hidden.index_select(1, ctx.packing.before()), None
 
 
 def lstm_loop(
-    inputs: Float[Tensor, "R S B G"], weight: Float[Tensor, "R G H"], live: list[int]
-) -> Float[Tensor, "R S B H"]:
-    """Hidden states of every step, zeros in padding; in the weights' precision, whatever comes in."""
+    inputs: Float[Tensor, "R N G"], weight: Float[Tensor, "R G H"], packing: Packing
+) -> Float[Tensor, "R N H"]:
+    """Hidden states of every step, in the weights' precision, whatever comes in; `inputs` are consumed."""
     with torch.autocast(inputs.device.type, enabled=False):
-        out: Tensor = LSTMLoop.apply(inputs.to(weight.dtype), weight, live)  # type: ignore[no-untyped-call]
+        out: Tensor = LSTMLoop.apply(inputs.to(weight.dtype), weight, packing)[0]  # type: ignore[no-untyped-call]
     return out
 
 
@@ -124,45 +126,22 @@ class LSTMStack(nn.Module):
         self.output_size = directions * hidden
 
     def forward(self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S H"]:
-        order, live = by_length(mask)
-        flip = reversal(mask.index_select(0, order))
-        h = x.index_select(0, order).transpose(0, 1)
+        packing = Packing.of(mask)
+        flip = packing.backwards()
+        h = packing.pack(x)
         for layer in range(len(self.forwards)):
             h = h if layer == 0 else self.dropout(h)
             sides = [cast(LSTMLayer, stack[layer]) for stack in (self.forwards, self.backwards) if len(stack)]
-            h = self.layer(h, sides, flip, live)
-        return h.transpose(0, 1).index_select(0, order.argsort())
+            h = self.layer(h, sides, flip, packing)
+        return packing.unpack(h)
 
     def layer(
-        self, h: Float[Tensor, "S B D"], sides: list[LSTMLayer], flip: Int[Tensor, "n"], live: list[int]
-    ) -> Float[Tensor, "S B H"]:
+        self, h: Float[Tensor, "N D"], sides: list[LSTMLayer], flip: Int[Tensor, "N"], packing: Packing
+    ) -> Float[Tensor, "N H"]:
         """One layer: input projections of all directions in one product, then their loops in one."""
-        steps, batch, _ = h.shape
-        rows = h.reshape(steps * batch, -1)
-        each = torch.stack([rows, rows.index_select(0, flip)][: len(sides)])
+        each = torch.stack([h, h.index_select(0, flip)][: len(sides)])
         weight = torch.stack([side.from_input.weight for side in sides])
         bias = torch.stack([side.from_input.bias for side in sides])
         inputs = torch.baddbmm(bias.unsqueeze(1), each, weight.transpose(1, 2))
-        recurrent = torch.stack([side.from_hidden.weight for side in sides])
-        out = lstm_loop(inputs.view(len(sides), steps, batch, -1), recurrent, live)
-        if len(sides) == 1:
-            return out[0]
-        back = out[1].reshape(steps * batch, -1).index_select(0, flip).view(steps, batch, -1)
-        return torch.cat([out[0], back], -1)
-
-
-def reversal(mask: Bool[Tensor, "B S"]) -> Int[Tensor, "n"]:
-    """Where to read each place of (S, B), flattened, to have every sentence backwards within its length."""
-    batch, steps = mask.shape
-    lengths = mask.sum(1)
-    t = torch.arange(steps, device=mask.device).unsqueeze(1)
-    source = torch.where(t < lengths, lengths - 1 - t, t)
-    return (source * batch + torch.arange(batch, device=mask.device)).flatten()
-
-
-def by_length(mask: Bool[Tensor, "B S"]) -> tuple[Int[Tensor, "B"], list[int]]:
-    """Rows in order of falling length, and how many of them are alive at each step."""
-    lengths = mask.sum(1)
-    order = lengths.argsort(descending=True, stable=True)
-    live = (lengths.unsqueeze(0) > torch.arange(mask.shape[1], device=mask.device).unsqueeze(1)).sum(1)
-    return order, live.tolist()
+        out = lstm_loop(inputs, torch.stack([side.from_hidden.weight for side in sides]), packing)
+        return out[0] if len(sides) == 1 else torch.cat([out[0], out[1].index_select(0, flip)], -1)

@@ -1,0 +1,78 @@
+"""Sequences without their padding: the first step of all of them, then the second, the longest sequence first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Packing:
+    """Where the N steps that exist of B sequences, S at most of each, stand among (B, S).
+
+    Sequences are sorted by falling length, so that those alive at a step are the first ones of the step before.
+    """
+
+    shape: tuple[int, int]
+    order: Int[Tensor, "B"]
+    live: list[int]
+    """How many sequences are alive at each step."""
+    step: Int[Tensor, "N"]
+    sequence: Int[Tensor, "N"]
+    """Of each row, its step and the place of its sequence in the order."""
+
+    @classmethod
+    def of(cls, mask: Bool[Tensor, "B S"]) -> Packing:
+        """From a mask whose rows are True up to each sequence's length."""
+        order = mask.sum(1).argsort(descending=True, stable=True)
+        alive = mask.index_select(0, order).t()
+        step, sequence = alive.nonzero(as_tuple=True)
+        return cls((mask.shape[0], mask.shape[1]), order, alive.sum(1).tolist(), step, sequence)
+
+    def pack(self, value: Float[Tensor, "B S D"]) -> Float[Tensor, "N D"]:
+        return value.flatten(0, 1).index_select(0, self._places())
+
+    def unpack(self, value: Float[Tensor, "N D"]) -> Float[Tensor, "B S D"]:
+        """In the order of the sequences as they were; zeros where nothing is."""
+        return spread(value, self._places(), self.shape)
+
+    def by_step(self, value: Float[Tensor, "N D"]) -> Float[Tensor, "S B D"]:
+        """Steps first, sequences in their order by length; zeros where nothing is."""
+        batch, steps = self.shape
+        return spread(value, self.step * batch + self.sequence, (steps, batch))
+
+    def backwards(self) -> Int[Tensor, "N"]:
+        """Which row to read in place of each so that every sequence is reversed within its length."""
+        lengths = self.sequence.bincount(minlength=self.shape[0])
+        return self._starts()[lengths[self.sequence] - 1 - self.step] + self.sequence
+
+    def before(self) -> Int[Tensor, "M"]:
+        """The row of the step before, for every row that has one: all but the first `live[0]`."""
+        later = slice(self.live[0], None)
+        return self._starts()[self.step[later] - 1] + self.sequence[later]
+
+    def walk(self) -> Iterator[tuple[slice, slice | None]]:
+        """The rows of each step, and the rows that these sequences had a step before."""
+        start, before = 0, None
+        for n in self.live:
+            yield slice(start, start + n), None if before is None else slice(before, before + n)
+            start, before = start + n, start
+
+    def _places(self) -> Int[Tensor, "N"]:
+        return self.order[self.sequence] * self.shape[1] + self.step
+
+    def _starts(self) -> Int[Tensor, "S"]:
+        live = torch.tensor(self.live, device=self.order.device)
+        return live.cumsum(0) - live
+
+
+def spread(
+    value: Float[Tensor, "N D"], place: Int[Tensor, "N"], shape: tuple[int, int]
+) -> Float[Tensor, "P Q D"]:
+    """Rows at their places of a grid, zeros elsewhere."""
+    grid = value.new_zeros(shape[0] * shape[1], value.shape[1])
+    return grid.index_copy(0, place, value).view(*shape, -1)
