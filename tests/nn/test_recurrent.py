@@ -1,11 +1,16 @@
 """The hand-written recurrence equals PyTorch's, forward and backward, and never sees padding."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from latentalign.nn.recurrent import LSTMStack
+from latentalign.core.scores import MLPScore
+from latentalign.nn import recurrent
+from latentalign.nn.attention_decoder import AttentionDecoder
+from latentalign.nn.recurrent import LSTMStack, compile_cells
 
 LENGTHS = torch.tensor([2, 5, 1, 5, 3])
 MASK = LENGTHS.unsqueeze(1) > torch.arange(5)
@@ -79,3 +84,30 @@ def test_sequences_of_no_length_get_zeros_and_no_gradient():
         assert (out[~mask] == 0).all()
         gradient = torch.autograd.grad(out.sum(), x)[0]
         assert (gradient[~mask] == 0).all()
+
+
+@pytest.mark.slow
+def test_compiled_cells_compute_the_same(monkeypatch):
+    """Everything that `torch.compile` does before it makes kernels: that no argument shares memory, above all."""
+    recurrent.compiled_cell.cache_clear()
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stack = LSTMStack(3, 2, 2)
+            self.decoder = AttentionDecoder(3, 4, 2, memory_dim=4, score=MLPScore(4, 4, 4))
+
+        def forward(self, x):
+            return sum(part.sum() for part in self.decoder(x, MASK, self.stack(x, MASK), mask=MASK))
+
+    both, x = Both().double(), torch.randn(5, 5, 3, dtype=torch.float64, requires_grad=True)
+    found = []
+    for change in (lambda model: None, compile_cells):
+        change(both)
+        value = both(x)
+        found.append([value, *torch.autograd.grad(value, [x, *both.parameters()])])
+    assert both.stack.cell is both.decoder.cell is recurrent.compiled_cell()
+    recurrent.compiled_cell.cache_clear()
+    for plain, compiled in zip(*found, strict=True):
+        torch.testing.assert_close(plain, compiled)

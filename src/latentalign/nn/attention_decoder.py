@@ -17,7 +17,7 @@ from latentalign.core.numerics import NEG_INF
 from latentalign.core.scores import MLPScore, Score
 from latentalign.nn.dropout import Dropout
 from latentalign.nn.packing import Packing
-from latentalign.nn.recurrent import cell_backward, cell_forward
+from latentalign.nn.recurrent import Cell
 
 
 class DecoderState:
@@ -40,6 +40,7 @@ class AttentionDecoder(nn.Module):
         self.upper = nn.ModuleList([nn.Linear(2 * hidden, 4 * hidden) for _ in range(layers - 1)])
         self.score = score
         self.dropout = Dropout(dropout)
+        self.cell = Cell()
         self.hidden_size, self.memory_dim, self.layers = hidden, memory_dim, layers
 
     def start(self, n: int, like: Tensor) -> DecoderState:
@@ -91,6 +92,7 @@ class AttentionDecoder(nn.Module):
             2 * to_score,
             noise,
             packing,
+            self.cell,
             *weights,
         )
         return queries, scores - to_score.sum()
@@ -154,15 +156,17 @@ class AttentionLoop(torch.autograd.Function):
         to_score: Tensor,
         noise: list[Tensor],
         packing: Packing,
+        step: Cell,
         *upper: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries and scores; `inputs` are left as the first layer's activations, which saves their memory."""
         words, size = len(inputs), from_query.shape[1]
         new, layers = inputs.new_empty, range(1 + len(noise))
         ins = [new(words, first.shape[1]), *[new(words, 2 * size) for _ in noise]]
-        gates = [inputs, *[new(words, 4 * size) for _ in noise]]
-        cells, squashed, hidden = ([new(words, size) for _ in layers] for _ in range(3))
+        gates = [inputs.detach(), *[new(words, 4 * size) for _ in noise]]
+        squashed, hidden = ([new(words, size) for _ in layers] for _ in range(2))
         nothing = inputs.new_zeros(packing.live[0], size)
+        cells = [[nothing] for _ in layers]
         context = inputs.new_zeros(packing.live[0], 1, memory.shape[2])
         bent = new(words, *projected.shape[1:])
         scores, weights = new(words, mask.shape[1]), new(words, mask.shape[1])
@@ -176,8 +180,9 @@ class AttentionLoop(torch.autograd.Function):
                     gates[k][rows].addmm_(ins[k][rows], first.t())
                 else:
                     torch.addmm(upper[2 * k - 1], ins[k][rows], upper[2 * k - 2].t(), out=gates[k][rows])
-                cell = nothing if before is None else cells[k][before]
-                cell_forward(gates[k][rows], cell, cells[k][rows], squashed[k][rows], hidden[k][rows])
+                cell = cells[k][-1][:n]
+                cells[k].append(torch.empty_like(cell))
+                step.forward(gates[k][rows], cell, cells[k][-1], squashed[k][rows], hidden[k][rows])
             asked = (hidden[-1][rows] @ across).unsqueeze(1)
             torch.add(projected[:n], asked, out=bent[rows]).sigmoid_()
             torch.matmul(bent[rows], to_score, out=scores[rows])
@@ -186,7 +191,7 @@ class AttentionLoop(torch.autograd.Function):
         ctx.mark_dirty(inputs)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(memory, first, from_query, to_score, bent, weights, hidden[-1], inputs, *upper)
-        ctx.kept = ins, gates[1:], cells, squashed, noise, nothing, packing
+        ctx.kept = ins, gates[1:], cells, squashed, noise, packing, step
         return hidden[-1], scores, inputs
 
     @staticmethod
@@ -195,16 +200,16 @@ class AttentionLoop(torch.autograd.Function):
         ctx: Any, d_queries: Tensor | None, d_scores: Tensor | None, _: None
     ) -> tuple[Tensor | None, ...]:
         memory, first, from_query, to_score, bent, weights, queries, gates, *upper = ctx.saved_tensors
-        ins, upper_gates, cells, squashed, noise, nothing, packing = ctx.kept
-        gates, size, width = [gates, *upper_gates], queries.shape[1], memory.shape[2]
+        ins, upper_gates, cells, squashed, noise, packing, step = ctx.kept
+        gates, size, width = [gates.detach(), *upper_gates], queries.shape[1], memory.shape[2]
         d_queries = torch.zeros_like(queries) if d_queries is None else d_queries
         d_scores = torch.zeros_like(weights) if d_scores is None else d_scores
         d_gates = [torch.empty_like(g) for g in gates]
-        d_hidden, d_cell = ([torch.zeros_like(nothing) for _ in gates] for _ in range(2))
+        d_hidden, d_cell = ([torch.zeros_like(c[0]) for c in cells] for _ in range(2))
         d_contexts = queries.new_zeros(len(queries), width)  # of the context that each step made
         d_asked = queries.new_empty(len(queries), bent.shape[-1])
         d_projected, d_to_score = bent.new_zeros(len(memory), *bent.shape[1:]), torch.zeros_like(to_score)
-        for rows, before in reversed([*packing.walk()]):
+        for t, (rows, before) in reversed([*enumerate(packing.walk())]):
             n = rows.stop - rows.start
             # A row vector times the transposed memory: nine times as fast as the memory times a column.
             d_weight = torch.bmm(d_contexts[rows].unsqueeze(1), memory[:n].transpose(1, 2)).squeeze(1)
@@ -217,9 +222,8 @@ class AttentionLoop(torch.autograd.Function):
             d_hidden[-1][:n] += d_queries[rows]
             d_hidden[-1][:n].addmm_(d_asked[rows], from_query)
             for k in reversed(range(len(gates))):
-                cell = nothing if before is None else cells[k][before]
-                states = gates[k][rows], cell, squashed[k][rows], d_gates[k][rows]
-                cell_backward(d_hidden[k][:n], d_cell[k][:n], *states)
+                states = gates[k][rows], cells[k][t][:n], squashed[k][rows], d_gates[k][rows]
+                step.backward(d_hidden[k][:n], d_cell[k][:n], *states)
                 d_in = d_gates[k][rows] @ (first if k == 0 else upper[2 * k - 2])
                 d_hidden[k][:n] = d_in[:, -size:]
                 if k > 0:
@@ -230,4 +234,4 @@ class AttentionLoop(torch.autograd.Function):
         d_memory = packing.by_step(weights).permute(1, 2, 0) @ packing.by_step(d_contexts).transpose(0, 1)
         d_upper = [g for d, x in zip(d_gates[1:], ins[1:], strict=True) for g in (d.t() @ x, d.sum(0))]
         d_weights = d_gates[0].t() @ ins[0], d_asked.t() @ queries, d_to_score
-        return d_gates[0], d_memory, d_projected, None, *d_weights, None, None, *d_upper
+        return d_gates[0], d_memory, d_projected, None, *d_weights, None, None, None, *d_upper

@@ -6,6 +6,9 @@ products as there are steps. Here the loop keeps what it needs, and the weight g
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -23,12 +26,15 @@ def cell_forward(gates: Tensor, cell: Tensor, new_cell: Tensor, squashed: Tensor
     `gates` is left holding the activations; the new cell, its tanh and the new hidden state are written where told.
     """
     size = cell.shape[-1]
-    gates[..., : 3 * size].sigmoid_()
-    gates[..., 3 * size :].tanh_()
     i, f, o, g = gates.split(size, dim=-1)
+    g.mul_(2)  # tanh(a) = 2 sigmoid(2a) - 1, in half the time that tanh takes
+    gates.sigmoid_()
+    g.mul_(2).sub_(1)
     torch.mul(f, cell, out=new_cell).addcmul_(i, g)
-    torch.tanh(new_cell, out=squashed)
-    torch.mul(o, squashed, out=hidden)
+    squashed.copy_(new_cell).mul_(2).sigmoid_().mul_(2).sub_(1)
+    hidden.copy_(o).mul_(
+        squashed
+    )  # not out=hidden, which a compiled kernel loses where rows are not contiguous
 
 
 def cell_backward(
@@ -50,51 +56,77 @@ def cell_backward(
     d_cell *= f
 
 
+@dataclass(frozen=True)
+class Cell:
+    """A step of an LSTM and its backward pass; arguments never share memory."""
+
+    forward: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], None] = cell_forward
+    backward: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], None] = cell_backward
+
+
+@cache
+def compiled_cell() -> Cell:
+    """The same, each as one kernel of `torch.compile`."""
+    return Cell(torch.compile(cell_forward, dynamic=True), torch.compile(cell_backward, dynamic=True))
+
+
+def compile_cells(model: nn.Module) -> None:
+    """Let every recurrence of a model take its steps in compiled kernels."""
+    for module in model.modules():
+        if isinstance(getattr(module, "cell", None), Cell):
+            module.cell = compiled_cell()  # type: ignore[assignment]
+
+
 class LSTMLoop(torch.autograd.Function):
     """The recurrences of R independent layers of one size over the same sequences, packed."""
 
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, weight: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, gates: Tensor, weight: Tensor, packing: Packing, step: Cell
+    ) -> tuple[Tensor, Tensor]:
         """Hidden states; `gates` comes as what the inputs give and is left as activations, which saves its memory."""
         hidden = gates.new_empty(*gates.shape[:2], weight.shape[-1])
-        cells, squashed = torch.empty_like(hidden), torch.empty_like(hidden)
+        squashed = torch.empty_like(hidden)
+        cells: list[Tensor] = []
         first = hidden.new_zeros(len(hidden), packing.live[0], hidden.shape[-1])
-        across = weight.transpose(1, 2).contiguous()
+        across, plain = weight.transpose(1, 2).contiguous(), gates.detach()
         for rows, before in packing.walk():
             if before is not None:
-                gates[:, rows].baddbmm_(hidden[:, before], across)
-            cell = first if before is None else cells[:, before]
-            cell_forward(gates[:, rows], cell, cells[:, rows], squashed[:, rows], hidden[:, rows])
+                plain[:, rows].baddbmm_(hidden[:, before], across)
+            n = rows.stop - rows.start
+            cell = first if before is None else cells[-1][:, :n]
+            cells.append(torch.empty_like(cell))
+            step.forward(plain[:, rows], cell, cells[-1], squashed[:, rows], hidden[:, rows])
         ctx.mark_dirty(gates)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(weight, hidden, cells, gates, squashed)
-        ctx.packing, ctx.first = packing, first
+        ctx.save_for_backward(weight, hidden, gates, squashed)
+        ctx.kept = packing, step, [first, *cells]
         return hidden, gates
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_out: Tensor | None, _: None) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, d_out: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         if d_out is None:
-            return None, None, None
-        weight, hidden, cells, gates, squashed = ctx.saved_tensors
-        d_hidden, d_cell = torch.zeros_like(ctx.first), torch.zeros_like(ctx.first)
+            return None, None, None, None
+        weight, hidden, gates, squashed = (x.detach() for x in ctx.saved_tensors)
+        packing, step, cells = ctx.kept
+        d_hidden, d_cell = torch.zeros_like(cells[0]), torch.zeros_like(cells[0])
         d_gates = torch.empty_like(gates)
-        for rows, before in reversed([*ctx.packing.walk()]):
+        for t, (rows, _) in reversed([*enumerate(packing.walk())]):
             n = rows.stop - rows.start
             above, now = d_out[:, rows] + d_hidden[:, :n], d_gates[:, rows]
-            cell = ctx.first if before is None else cells[:, before]
-            cell_backward(above, d_cell[:, :n], gates[:, rows], cell, squashed[:, rows], now)
+            step.backward(above, d_cell[:, :n], gates[:, rows], cells[t][:, :n], squashed[:, rows], now)
             torch.bmm(now, weight, out=d_hidden[:, :n])
-        later = d_gates[:, ctx.packing.live[0] :].transpose(1, 2)
-        return d_gates, later @ hidden.index_select(1, ctx.packing.before()), None
+        later = d_gates[:, packing.live[0] :].transpose(1, 2)
+        return d_gates, later @ hidden.index_select(1, packing.before()), None, None
 
 
 def lstm_loop(
-    inputs: Float[Tensor, "R N G"], weight: Float[Tensor, "R G H"], packing: Packing
+    inputs: Float[Tensor, "R N G"], weight: Float[Tensor, "R G H"], packing: Packing, *, cell: Cell
 ) -> Float[Tensor, "R N H"]:
     """Hidden states of every step, in the weights' precision, whatever comes in; `inputs` are consumed."""
     with torch.autocast(inputs.device.type, enabled=False):
-        out: Tensor = LSTMLoop.apply(inputs.to(weight.dtype), weight, packing)[0]  # type: ignore[no-untyped-call]
+        out: Tensor = LSTMLoop.apply(inputs.to(weight.dtype), weight, packing, cell)[0]  # type: ignore[no-untyped-call]
     return out
 
 
@@ -123,6 +155,7 @@ class LSTMStack(nn.Module):
         self.forwards = nn.ModuleList([LSTMLayer(size, hidden) for size in sizes])
         self.backwards = nn.ModuleList([LSTMLayer(size, hidden) for size in sizes] if bidirectional else [])
         self.dropout = Dropout(dropout)
+        self.cell = Cell()
         self.output_size = directions * hidden
 
     def forward(self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S H"]:
@@ -143,5 +176,6 @@ class LSTMStack(nn.Module):
         weight = torch.stack([side.from_input.weight for side in sides])
         bias = torch.stack([side.from_input.bias for side in sides])
         inputs = torch.baddbmm(bias.unsqueeze(1), each, weight.transpose(1, 2))
-        out = lstm_loop(inputs, torch.stack([side.from_hidden.weight for side in sides]), packing)
+        recurrent = torch.stack([side.from_hidden.weight for side in sides])
+        out = lstm_loop(inputs, recurrent, packing, cell=self.cell)
         return out[0] if len(sides) == 1 else torch.cat([out[0], out[1].index_select(0, flip)], -1)

@@ -70,6 +70,8 @@ class TrainingConfig(Section):
     threads: int = Field(2, ge=1)
     device: str = "cpu"
     precision: Literal["float32", "float64", "bf16"] = "float32"
+    compile: bool = False
+    """Steps of recurrences as compiled kernels: for a GPU; on a CPU they are slower, and take half a minute to make."""
     tensorboard: bool = False
 
 

@@ -15,6 +15,7 @@ from latentalign import config as recipes
 from latentalign.config import Section
 from latentalign.core.objectives import Objective, trainable_parts
 from latentalign.errors import CheckpointError, InputError
+from latentalign.nn.recurrent import compile_cells
 from latentalign.training import checkpoint
 from latentalign.training.distributed import World, joined
 from latentalign.training.loop import Sums, Task, Trainer, TrainingConfig
@@ -98,6 +99,8 @@ class Craft(ABC, Generic[C, V]):
         model = self.model(config, vocabulary, run).to(usable_device(config.training.device))
         if config.training.precision == "float64":
             model = model.double()
+        if config.training.compile:
+            compile_cells(model)
         if not going_on:
             self.warm_up(model, config, run, vocabulary=vocabulary, world=world)
         task = self.task(config, vocabulary, run, model=model, world=world)
