@@ -72,7 +72,17 @@ class SumAndSample:
     def __call__(
         self, latent: Latent[Any], over: Categorical, draws: Int[Tensor, "*batch 1"] | None = None
     ) -> Estimate:
-        return score_function(latent, self.alignments(over, draws), self.baseline)
+        drawn = self.alignments(over, draws)
+        possible = drawn.present & (drawn.log_prob > NEG_INF)  # a draw that was given may not be
+        log_prob = drawn.log_prob.masked_fill(~possible, 0.0)
+        # E[r grad log q] is what E[r] gives through weights that move as q does: one fused average, B apart.
+        weights = (drawn.log_weight + log_prob - log_prob.detach()).masked_fill(~possible, NEG_INF)
+        average = latent.mean_log_likelihood(OneHot(drawn.index, weights, drawn.log_prob))
+        value = average.detach()
+        b = self.baseline(latent, value.unsqueeze(-1)).detach().squeeze(-1)
+        return fitted(
+            latent, self.baseline, value, average - b * drawn.expect(log_prob), advantage=(value - b).abs()
+        )
 
     def top(self, over: Categorical) -> Int[Tensor, "*batch k"]:
         """The k most probable members (all of them where there are fewer)."""
@@ -96,16 +106,23 @@ class SumAndSample:
 
 
 def score_function(latent: Latent[Any], drawn: OneHot, baseline: Baseline) -> Estimate:
-    """surrogate = E[r + (r - B).detach() log q(z)] over weighted draws, and what a baseline learns from E[r]."""
+    """surrogate = E[r + (r - B).detach() log q(z)] over weighted draws."""
     # A single draw has weight one, so its mean is itself: the fused average spares a pass over the logits.
     single = drawn.log_weight.shape[-1] == 1
     reward = latent.mean_log_likelihood(drawn).unsqueeze(-1) if single else latent.log_likelihood(drawn)
     advantage = (reward - baseline(latent, reward)).detach()
     log_prob = drawn.log_prob.masked_fill(~drawn.present, 0.0)
     surrogate, value = drawn.expect(reward + advantage * log_prob), drawn.expect(reward)
+    return fitted(latent, baseline, value, surrogate, advantage=drawn.expect(advantage.abs()))
+
+
+def fitted(
+    latent: Latent[Any], baseline: Baseline, value: Tensor, surrogate: Tensor, *, advantage: Tensor
+) -> Estimate:
+    """The estimate, with what a baseline learns from E[r]."""
     if hasattr(baseline, "fit"):
         surrogate = surrogate + baseline.fit(latent, value.detach())
-    return Estimate(value, surrogate, {"advantage": drawn.expect(advantage.abs())})
+    return Estimate(value, surrogate, {"advantage": advantage})
 
 
 @dataclass(frozen=True)
