@@ -67,6 +67,10 @@ class Cell:
 @cache
 def compiled_cell() -> Cell:
     """The same, each as one kernel of `torch.compile`."""
+    from torch._dynamo import config  # loaded when it is wanted: it takes two seconds
+
+    # A kernel each for single rows, first rows, one direction or two: more than are made without being asked.
+    config.recompile_limit = max(64, config.recompile_limit)
     return Cell(torch.compile(cell_forward, dynamic=True), torch.compile(cell_backward, dynamic=True))
 
 
