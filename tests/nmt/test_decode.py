@@ -3,6 +3,7 @@
 import copy
 import math
 import random
+import threading
 
 import pytest
 import torch
@@ -38,25 +39,46 @@ def test_unpenalised_scores_are_the_models_own_log_probability(trained, lines, h
 
 
 @pytest.mark.parametrize("how", ["exact", "sample:2"])
-def test_batches_at_a_time_give_what_one_after_the_other_gives(trained, lines, how):
+def test_batches_at_a_time_give_what_one_after_the_other_gives(trained, lines, how, monkeypatch):
     sources = [e.ids for e in trained.tokenizer.encode_source_batch(lines)]
     translate = Translator(trained.model, BeamSearch(beam=3), parse_predict(how))
-    batches, found, before = (
-        [sources[i : i + 5] for i in range(0, len(sources), 5)],
-        [],
-        torch.get_num_threads(),
-    )
+    batches = [sources[i : i + 5] for i in range(0, len(sources), 5)]
+    seen, found, before = set(), [], torch.get_num_threads()
+    original = Translator.__call__
+
+    def watched(self, batch):
+        seen.add((threading.get_ident(), torch.get_num_threads()))
+        return original(self, batch)
+
+    monkeypatch.setattr(Translator, "__call__", watched)
     try:
         for threads in (1, 3):
+            seen.clear()
             torch.set_num_threads(threads)
             torch.manual_seed(0)
             found.append([h[0].tokens for batch in translate.batches(batches) for h in batch])
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
+    if how == "exact":
+        assert {n for _, n in seen} == {1}
+        assert threading.get_ident() not in {ident for ident, _ in seen}
+    else:
+        assert seen == {(threading.get_ident(), 3)}
     assert found[0] == found[1]
-    torch.manual_seed(0)
-    assert found[0] == [h[0].tokens for batch in batches for h in translate(batch)]
+
+
+def test_a_batch_that_fails_says_so_and_leaves_the_threads_as_they_were(trained, lines):
+    sources = [e.ids for e in trained.tokenizer.encode_source_batch(lines[:4])]
+    translate = Translator(trained.model, BeamSearch(beam=2), parse_predict("exact"))
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        with pytest.raises(IndexError):
+            list(translate.batches([sources[:2], [[10**6]], sources[2:]]))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("beam", [1, 4])

@@ -81,8 +81,9 @@ def test_other_scores_take_the_plain_loop():
     assert scores.shape == (3, 6, 4)
 
 
-def test_words_that_do_not_exist_are_never_read():
-    d, (words, memory) = decoder(2), inputs()
+@pytest.mark.parametrize("score", [MLPScore(5, 4, 6), BilinearScore(5, 4)])
+def test_words_that_do_not_exist_are_never_read(score):
+    d, (words, memory) = AttentionDecoder(3, 5, 2, memory_dim=4, score=score).double(), inputs()
     exists = words_of(LENGTHS["ragged"])
     clean = d(words, exists, memory, mask=MASK)
     dirty = d(words.masked_fill(~exists.unsqueeze(-1), float("nan")), exists, memory, mask=MASK)

@@ -81,6 +81,7 @@ def test_sequences_of_no_length_get_zeros_and_no_gradient():
     for lengths in ([3, 0, 5], [0, 0, 0]):
         mask = torch.tensor(lengths).unsqueeze(1) > torch.arange(5)
         out = stack(x, mask)
+        assert out.shape == (3, 5, 8)
         assert (out[~mask] == 0).all()
         gradient = torch.autograd.grad(out.sum(), x)[0]
         assert (gradient[~mask] == 0).all()
@@ -103,11 +104,26 @@ def test_compiled_cells_compute_the_same(monkeypatch):
 
     both, x = Both().double(), torch.randn(5, 5, 3, dtype=torch.float64, requires_grad=True)
     found = []
-    for change in (lambda model: None, compile_cells):
-        change(both)
-        value = both(x)
-        found.append([value, *torch.autograd.grad(value, [x, *both.parameters()])])
-    assert both.stack.cell is both.decoder.cell is recurrent.compiled_cell()
-    recurrent.compiled_cell.cache_clear()
+    try:
+        for change in (lambda model: None, compile_cells):
+            change(both)
+            value = both(x)
+            found.append([value, *torch.autograd.grad(value, [x, *both.parameters()])])
+        assert both.stack.cell is both.decoder.cell is recurrent.compiled_cell()
+    finally:
+        recurrent.compiled_cell.cache_clear()
     for plain, compiled in zip(*found, strict=True):
         torch.testing.assert_close(plain, compiled)
+
+
+def test_no_sequences_and_no_steps_are_fine():
+    stack = LSTMStack(3, 4, 2)
+    for shape in ((0, 5), (3, 0)):
+        assert stack(torch.zeros(*shape, 3), torch.ones(shape).bool()).shape == (*shape, 8)
+
+
+def test_small_states_keep_their_digits_in_half_precision():
+    x = torch.linspace(-0.01, 0.01, 65).to(torch.bfloat16)
+    ours = x.clone()
+    recurrent.tanh_(ours)
+    assert torch.equal(ours, x.tanh())

@@ -21,7 +21,7 @@ from latentalign.core.numerics import at_least_float32
 
 @runtime_checkable
 class Baseline(Protocol):
-    """B for every draw, from the model and the rewards of all draws."""
+    """B for every draw, from the model and the rewards of all draws (of sum-and-sample: their mean, as one)."""
 
     def __call__(
         self, latent: Latent[D], reward: Float[Tensor, "*batch n"]

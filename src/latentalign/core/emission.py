@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,7 +17,7 @@ from latentalign.core.factored import FactoredHead as FactoredHead
 from latentalign.core.factored import is_factored
 from latentalign.core.latent import D, Latent
 from latentalign.core.numerics import NEG_INF, at_least_float32, flat_rows
-from latentalign.core.piecewise import depends_only_on, piecewise
+from latentalign.core.piecewise import piecewise
 from latentalign.core.vocabulary import (
     add_mixture,
     aligned,
@@ -98,6 +99,10 @@ class HiddenParts:
             place,
         )
 
+    def by_row(self) -> bool:
+        """Whether rows can be formed and forgotten piece by piece."""
+        return self.memory_place is not None and self.head.hidden_by_row()
+
     def rows(self, rows: slice) -> Float[Tensor, "n H"]:
         """The hidden layer of some pairs."""
         place = self.memory_place
@@ -105,17 +110,6 @@ class HiddenParts:
             self.from_query.index_select(0, self.query_place[rows]),
             self.from_memory[rows] if place is None else self.from_memory.index_select(0, place[rows]),
         )
-
-    def separable(self) -> bool:
-        """Whether rows can be formed and forgotten piece by piece: the layer depends on nothing that is not named."""
-        if self.memory_place is None:
-            return False
-        if not torch.is_grad_enabled():
-            return True
-        parts = [x.detach().requires_grad_() for x in (self.from_query, self.from_memory)]
-        with torch.random.fork_rng([parts[0].device] if parts[0].is_cuda else []):
-            one = replace(self, from_query=parts[0], from_memory=parts[1]).rows(slice(0, 1))
-        return depends_only_on(one, [*parts, *self.head.parameters()])
 
 
 def hidden_rows(
@@ -362,32 +356,34 @@ class EmissionLatent(Latent[D]):
         borders = query_borders(owner, self.max_logits // output.out_features)
         layer = hidden(pairs)
 
-        def average(borders: list[int], layer: Tensor | HiddenParts, log_weight: Tensor) -> Tensor:
-            rows = slice(borders[0], borders[-1])
+        def average(
+            borders: list[int], rows: Tensor, log_weight: Tensor, weight: Tensor, bias: Tensor | None
+        ) -> Tensor:
+            part = slice(borders[0], borders[-1])
             return fused_average(
-                layer.rows(rows) if isinstance(layer, HiddenParts) else layer,
-                output.weight,
-                output.bias,
-                target[rows],
-                log_weight=log_weight[rows],
-                owner=owner[rows] - owner[rows.start] if rows.start else owner[rows],
-                starts=[border - rows.start for border in borders],
+                rows,
+                weight,
+                bias,
+                target[part],
+                log_weight=log_weight[part],
+                owner=owner[part] - owner[part.start] if part.start else owner[part],
+                starts=[border - part.start for border in borders],
                 marginal=marginal,
             )
 
         pieces = grouped(borders, MAX_HIDDEN // output.in_features)
-        if isinstance(layer, HiddenParts) and len(pieces) > 1 and layer.separable():
+        if isinstance(layer, HiddenParts) and len(pieces) > 1 and layer.by_row():
             parts = layer
-            value = piecewise(
-                lambda piece, by_query, by_memory, weight: average(
-                    piece, replace(parts, from_query=by_query, from_memory=by_memory), weight
-                ),
-                pieces,
-                (parts.from_query, parts.from_memory, log_weight),
-                tuple(self.emit.parameters()),
-            )
+
+            def one(piece: list[int], by_query: Tensor, by_memory: Tensor, *others: Any) -> Tensor:
+                formed = replace(parts, from_query=by_query, from_memory=by_memory)
+                return average(piece, formed.rows(slice(piece[0], piece[-1])), *others)
+
+            inputs = (parts.from_query, parts.from_memory, log_weight, output.weight, output.bias)
+            value = piecewise(one, pieces, inputs)
         else:
-            value = average(borders, layer, log_weight)
+            rows = layer.rows(slice(None)) if isinstance(layer, HiddenParts) else layer
+            value = average(borders, rows, log_weight, output.weight, output.bias)
         out = torch.zeros(self.target.numel(), dtype=value.dtype, device=value.device)
         return out.index_copy(0, used, value).view(self.target.shape)
 

@@ -73,7 +73,7 @@ class SumAndSample:
         self, latent: Latent[Any], over: Categorical, draws: Int[Tensor, "*batch 1"] | None = None
     ) -> Estimate:
         drawn = self.alignments(over, draws)
-        possible = drawn.present & (drawn.log_prob > NEG_INF)  # a draw that was given may not be
+        possible = drawn.present & (drawn.log_prob != NEG_INF)  # a draw that was given may not be
         log_prob = drawn.log_prob.masked_fill(~possible, 0.0)
         # E[r grad log q] is what E[r] gives through weights that move as q does: one fused average, B apart.
         weights = (drawn.log_weight + log_prob - log_prob.detach()).masked_fill(~possible, NEG_INF)

@@ -32,6 +32,13 @@ class FactoredHead(nn.Module, ABC):
     ) -> Float[Tensor, "*n H"]:
         """The input of the last layer, from both parts."""
 
+    def hidden_by_row(self) -> bool:
+        """Whether `hidden` treats every row alone and uses no tensor but its arguments.
+
+        Then the rows of a large batch are formed and forgotten piece by piece.
+        """
+        return False
+
     def forward(self, query: Float[Tensor, "*n Dq"], context: Float[Tensor, "*n D"]) -> Float[Tensor, "*n V"]:
         """Logits of every output."""
         logits: Tensor = self.output(self.hidden(self.query_part(query), self.memory_part(context)))

@@ -15,7 +15,7 @@ from latentalign.core.certified import Beam, beam_predictive
 from latentalign.core.distributions import Categorical
 from latentalign.core.emission import FactoredHead, predictive_log_prob
 from latentalign.core.numerics import NEG_INF, at_least_float32
-from latentalign.core.predict import CertifiedPredict, Predict, SamplePredict, SoftPredict
+from latentalign.core.predict import CertifiedPredict, ExactPredict, KMaxPredict, Predict, SoftPredict
 from latentalign.core.vocabulary import add_mixture, aligned, single_log_prob
 from latentalign.nmt.data import Batch
 from latentalign.nmt.model import TranslationModel
@@ -163,16 +163,19 @@ class Translator:
         return self.search(step, step.start(), source_lengths=mask.sum(1), bos=BOS, eos=EOS, pad=PAD)
 
     def batches(self, batches: Sequence[Sequence[Sequence[int]]]) -> Iterator[list[list[Hypothesis]]]:
-        """The same of each batch, in order.
+        """The same of each batch, in order; the model must be left alone meanwhile.
 
-        On a CPU as many batches at a time as there are threads, with a thread each: the small products of a step gain
-        less from several. Samples are drawn batch after batch, so that they are the same every time.
+        On a CPU as many batches at a time as there are threads, with a thread, and logits, of its own each: the small
+        products of a step gain less from several. Where anything is drawn, batch after batch, so that it is the same
+        every time.
         """
         threads = torch.get_num_threads()
-        alone = self.model.head.output.weight.device.type != "cpu" or isinstance(self.predict, SamplePredict)
-        if alone or min(threads, len(batches)) < 2:
+        certain = isinstance(self.predict, ExactPredict | KMaxPredict | SoftPredict)
+        on_cpu = self.model.head.output.weight.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+        if not (certain and on_cpu) or min(threads, len(batches)) < 2:
             yield from map(self, batches)
             return
+        self.model.eval()
         try:
             with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
                 yield from pool.map(self, batches)

@@ -61,6 +61,7 @@ class AttentionDecoder(nn.Module):
         dtype = self.first.weight.dtype
         memory, projected = memory.to(dtype), self.score.project(memory).to(dtype)
         if not isinstance(self.score, MLPScore) or memory.element_size() < 4:
+            words = words.masked_fill(~word_mask.unsqueeze(-1), 0.0)
             inputs = self.from_word(words).transpose(0, 1).to(dtype)
             with torch.autocast(memory.device.type, enabled=False):
                 return self.plain_loop(inputs, memory, projected, mask)
@@ -165,9 +166,9 @@ class AttentionLoop(torch.autograd.Function):
         ins = [new(words, first.shape[1]), *[new(words, 2 * size) for _ in noise]]
         gates = [inputs.detach(), *[new(words, 4 * size) for _ in noise]]
         squashed, hidden = ([new(words, size) for _ in layers] for _ in range(2))
-        nothing = inputs.new_zeros(packing.live[0], size)
+        nothing = inputs.new_zeros(packing.first, size)
         cells = [[nothing] for _ in layers]
-        context = inputs.new_zeros(packing.live[0], 1, memory.shape[2])
+        context = inputs.new_zeros(packing.first, 1, memory.shape[2])
         bent = new(words, *projected.shape[1:])
         scores, weights = new(words, mask.shape[1]), new(words, mask.shape[1])
         absent, across = ~mask, from_query.t()

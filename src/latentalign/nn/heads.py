@@ -45,6 +45,9 @@ class MLPHead(FactoredHead):
         hidden: Tensor = self.dropout(self.activation(query_part + memory_part))
         return hidden
 
+    def hidden_by_row(self) -> bool:
+        return type(self).hidden is MLPHead.hidden and type(self.activation) in (nn.Tanh, nn.ReLU, nn.GELU)
+
 
 class LinearHead(FactoredHead):
     """softmax(W X z): the paper's simplest f, whose curvature has a proven bound."""

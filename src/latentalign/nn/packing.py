@@ -25,6 +25,11 @@ class Packing:
     sequence: Int[Tensor, "N"]
     """Of each row, its step and the place of its sequence in the order."""
 
+    @property
+    def first(self) -> int:
+        """How many sequences have a first step."""
+        return self.live[0] if self.live else 0
+
     @classmethod
     def of(cls, mask: Bool[Tensor, "B S"]) -> Packing:
         """From a mask whose rows are True up to each sequence's length."""
@@ -51,8 +56,8 @@ class Packing:
         return self._starts()[lengths[self.sequence] - 1 - self.step] + self.sequence
 
     def before(self) -> Int[Tensor, "M"]:
-        """The row of the step before, for every row that has one: all but the first `live[0]`."""
-        later = slice(self.live[0], None)
+        """The row of the step before, for every row that has one: all but the `first`."""
+        later = slice(self.first, None)
         return self._starts()[self.step[later] - 1] + self.sequence[later]
 
     def walk(self) -> Iterator[tuple[slice, slice | None]]:
@@ -66,7 +71,7 @@ class Packing:
         return self.order[self.sequence] * self.shape[1] + self.step
 
     def _starts(self) -> Int[Tensor, "S"]:
-        live = torch.tensor(self.live, device=self.order.device)
+        live = torch.tensor(self.live, dtype=torch.long, device=self.order.device)
         return live.cumsum(0) - live
 
 
@@ -75,4 +80,4 @@ def spread(
 ) -> Float[Tensor, "P Q D"]:
     """Rows at their places of a grid, zeros elsewhere."""
     grid = value.new_zeros(shape[0] * shape[1], value.shape[1])
-    return grid.index_copy(0, place, value).view(*shape, -1)
+    return grid.index_copy(0, place, value).view(*shape, value.shape[1])

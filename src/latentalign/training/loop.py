@@ -86,6 +86,11 @@ class Sums:
     queries: int
     examples: int
 
+    def detached(self) -> Sums:
+        """Without the graph, which would keep what a batch computed."""
+        terms = {name: term.detach() for name, term in self.terms.items()}
+        return Sums(self.surrogate.detach(), self.value.detach(), terms, self.queries, self.examples)
+
 
 class Task(Protocol):
     """What a task lends to the loop."""
@@ -330,7 +335,7 @@ class Trainer:
                 with self.autocast():
                     sums = self.guarded(lambda key=key: module(self.task.batch(key)), group)
                 (-sums.surrogate).backward()
-            parts.append(dataclasses.replace(sums, surrogate=sums.surrogate.detach()))
+            parts.append(sums.detached())
         total = self.everywhere(add_up(parts))
         count = total.queries if self.config.normalize == "tokens" else total.examples
         grads = [p.grad for p in module.parameters() if p.grad is not None]

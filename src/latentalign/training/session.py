@@ -244,7 +244,16 @@ def adopt(model: nn.Module, source: Path, fingerprint: str) -> None:
 
 def require_same(asked: Recipe, trained: Recipe) -> None:
     """Raise when a run is to go on as something else than it began; its length may change."""
-    free = ("epochs", "max_steps", "max_minutes", "patience", "threads", "checkpoint_steps", "log_steps")
+    free = (
+        "epochs",
+        "max_steps",
+        "max_minutes",
+        "patience",
+        "threads",
+        "checkpoint_steps",
+        "log_steps",
+        "compile",
+    )
     if asked.training.learning_rate < trained.training.learning_rate:  # what a diverged training needs
         free = (*free, "learning_rate")
     left, right = (
