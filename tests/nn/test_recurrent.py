@@ -1,7 +1,5 @@
 """The hand-written recurrence equals PyTorch's, forward and backward, and never sees padding."""
 
-from functools import partial
-
 import pytest
 import torch
 from torch import nn
@@ -88,32 +86,46 @@ def test_sequences_of_no_length_get_zeros_and_no_gradient():
 
 
 @pytest.mark.slow
-def test_compiled_cells_compute_the_same(monkeypatch):
-    """Everything that `torch.compile` does before it makes kernels: that no argument shares memory, above all."""
-    recurrent.compiled_cell.cache_clear()
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+def test_compiled_steps_compute_the_same():
+    """Everything that `torch.compile` does before it makes kernels, with rows that are not contiguous."""
 
-    class Both(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.stack = LSTMStack(3, 2, 2)
-            self.decoder = AttentionDecoder(3, 4, 2, memory_dim=4, score=MLPScore(4, 4, 4))
+    def stepped(forward, backward):
+        torch.manual_seed(0)
+        gates, d_gates = (
+            torch.randn(2, 9, 12, dtype=torch.float64),
+            torch.zeros(2, 9, 12, dtype=torch.float64),
+        )
+        squashed, hidden = (torch.zeros(2, 9, 3, dtype=torch.float64) for _ in range(2))
+        cell, d_hidden, d_cell = (torch.randn(2, 4, 3, dtype=torch.float64) for _ in range(3))
+        new, rows = torch.empty_like(cell), slice(3, 7)
+        forward(gates[:, rows], cell, new, squashed[:, rows], hidden[:, rows])
+        backward(d_hidden, d_cell, gates[:, rows], cell, squashed[:, rows], d_gates[:, rows])
+        return gates, new, squashed, hidden, d_cell, d_gates
 
-        def forward(self, x):
-            return sum(part.sum() for part in self.decoder(x, MASK, self.stack(x, MASK), mask=MASK))
+    compiled = [
+        torch.compile(step, dynamic=True, backend="aot_eager")
+        for step in (recurrent.cell_forward, recurrent.cell_backward)
+    ]
+    plain = stepped(recurrent.cell_forward, recurrent.cell_backward)
+    for ours, expected in zip(stepped(*compiled), plain, strict=True):
+        torch.testing.assert_close(ours, expected)
 
-    both, x = Both().double(), torch.randn(5, 5, 3, dtype=torch.float64, requires_grad=True)
-    found = []
-    try:
-        for change in (lambda model: None, compile_cells):
-            change(both)
-            value = both(x)
-            found.append([value, *torch.autograd.grad(value, [x, *both.parameters()])])
-        assert both.stack.cell is both.decoder.cell is recurrent.compiled_cell()
-    finally:
-        recurrent.compiled_cell.cache_clear()
-    for plain, compiled in zip(*found, strict=True):
-        torch.testing.assert_close(plain, compiled)
+
+def test_every_recurrence_takes_compiled_steps(monkeypatch):
+    calls = []
+
+    def counted(step):
+        return lambda *tensors: calls.append(step) or step(*tensors)
+
+    cell = recurrent.Cell(counted(recurrent.cell_forward), counted(recurrent.cell_backward))
+    monkeypatch.setattr(recurrent, "compiled_cell", lambda: cell)
+    stack = LSTMStack(3, 2, 1)
+    decoder = AttentionDecoder(3, 4, 1, memory_dim=4, score=MLPScore(4, 4, 4))
+    model = nn.ModuleList([stack, decoder])
+    compile_cells(model)
+    x = torch.randn(5, 5, 3, requires_grad=True)
+    sum(part.sum() for part in decoder(x, MASK, stack(x, MASK), mask=MASK)).backward()
+    assert calls == [recurrent.cell_forward] * 10 + [recurrent.cell_backward] * 10
 
 
 def test_no_sequences_and_no_steps_are_fine():
