@@ -54,7 +54,7 @@ QUICK = Effort(
     lengths=(10, 40),
     vocabularies=(2000, 8000),
     decode_rounds=1,
-    sentences=32,
+    sentences=64,
     decode_batches=(2, 32),
 )
 
