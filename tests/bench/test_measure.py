@@ -88,6 +88,7 @@ def test_without_matrix_products_there_is_no_result():
         scripted("matrix products")
 
 
+@pytest.mark.slow
 def test_a_whole_result_has_every_figure_and_tells_every_step(monkeypatch):
     monkeypatch.setitem(OBJECTIVES, "broken", Broken)
     rows = parse_rows("soft,marginal,rws:n=2,broken", trained=False)
@@ -113,6 +114,7 @@ def test_a_whole_result_has_every_figure_and_tells_every_step(monkeypatch):
     assert result["threads"] == 1
 
 
+@pytest.mark.slow
 def test_a_run_is_measured_with_certified_rows_and_predictions(toy_run):
     rows, effort = parse_rows("marginal:tolerance=0.01", trained=True), replace(SHORT, rounds=1, beams=(1,))
     plan = Plan(TrainedRun(toy_run), rows, effort, PREDICT_TRAINED, 1)

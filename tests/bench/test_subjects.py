@@ -110,6 +110,7 @@ def test_a_run_is_measured_with_its_own_model_and_data(toy_run):
     assert one.turn(0.0) > 0
 
 
+@pytest.mark.slow
 def test_certified_rows_say_how_many_members_they_visit(toy_run):
     one = training("marginal:tolerance=0.01", TrainedRun(toy_run))
     lengths = one.trainer.task.train.lengths("source")

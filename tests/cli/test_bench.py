@@ -31,6 +31,7 @@ def bench(monkeypatch):
     return lambda *more: CliRunner().invoke(app, ["bench", "--quick", "--threads", "1", *map(str, more)])
 
 
+@pytest.mark.slow
 def test_json_is_one_object_with_ratios_to_another(bench, tmp_path):
     figures = {"tokens_per_second": 1.0, "peak_memory_mb": 2.0, "gemm_share": 0.1, "cost_vs_soft": 4.0}
     (tmp_path / "old.json").write_text(
@@ -48,6 +49,7 @@ def test_json_is_one_object_with_ratios_to_another(bench, tmp_path):
     assert (tmp_path / "a.png").is_file()
 
 
+@pytest.mark.slow
 def test_tables_are_printed_and_failed_rows_are_named(bench):
     done = bench("--rows", "marginal,broken")
     assert done.exit_code == 0

@@ -21,6 +21,7 @@ def exact(p):
     return OBJECTIVES["marginal"]()(p.latent()).value
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 10**6),
@@ -49,6 +50,7 @@ def test_the_screened_bound_is_above_the_likelihood_and_tightens_with_the_shortl
         assert (bounds[0] - log_f).mean() < 0.1
 
 
+@pytest.mark.slow
 def test_a_longer_shortlist_visits_fewer_members():
     p = problem((200,), 10, 40, sharp=2.0, ragged=False)
     visited = [

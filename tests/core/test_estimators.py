@@ -142,6 +142,7 @@ def test_rws_moves_q_towards_the_exact_posterior():
     assert cosine > 0.97
 
 
+@pytest.mark.slow
 def test_gumbel_value_tends_to_the_elbo_as_the_temperature_falls():
     p = problem((1,), 3, ragged=False, seed=1)
     exact = OBJECTIVES["variational-enum"]()(p.latent()).value.item()

@@ -58,6 +58,7 @@ def test_the_same_seed_gives_the_same_bytes(demo_files, tmp_path):
     ).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_model_of_version_1_still_translates_and_aligns():
     expected = json.loads((FIXTURE / "expected.json").read_text())
     trained = Trained.load(FIXTURE, double=True)

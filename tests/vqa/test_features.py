@@ -303,6 +303,7 @@ def mapped_memory(path: Path) -> int:
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_resident_memory_does_not_grow_with_the_file(path, monkeypatch):
     write_features(path, (picture(k, 8, size=1024) for k in range(1000)), layout="t")  # 33 MB
