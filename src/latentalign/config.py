@@ -90,6 +90,19 @@ def dump(model: BaseModel) -> str:
     return "\n".join(_table_lines(model.model_dump(exclude_none=True), ())).lstrip("\n") + "\n"
 
 
+def flattened(model: BaseModel) -> dict[str, Any]:
+    """Every key of a model, joined by dots, with its value as JSON knows it."""
+
+    def keys(table: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+        for name, value in table.items():
+            if isinstance(value, dict):
+                yield from keys(value, f"{prefix}{name}.")
+            else:
+                yield prefix + name, value
+
+    return dict(keys(json.loads(model.model_dump_json()), ""))
+
+
 def _recipe_text(recipe: Path | str) -> tuple[str, Path]:
     """The text of a recipe and the folder from which its paths are seen."""
     names = shipped()

@@ -65,6 +65,30 @@ def checked(tmp_path):
     return checked
 
 
+# Human links
+
+
+def test_human_links_that_cannot_be_meant_so_are_found(tmp_path):
+    pairs = language(50, 1)
+    paths = {side: tmp_path / side for side in ("source", "target", "gold")}
+    for side, lines in zip(("source", "target"), zip(*pairs, strict=True), strict=True):
+        paths[side].write_text("".join(f"{line}\n" for line in lines))
+
+    def kinds(gold: list[str], **options) -> dict[str, bool]:
+        paths["gold"].write_text("".join(f"{line}\n" for line in gold))
+        split = SplitConfig(**paths, **options)
+        report = check(DataConfig(train=split, valid=split))["valid"]
+        return {f.kind: f.serious for f in report.faults if f.kind in ("stray_links", "no_first_word")}
+
+    ends = [(len(s.split()), len(t.split())) for s, t in pairs]
+    assert kinds([f"0-0 {s - 1}?{t - 1}" for s, t in ends]) == {}
+    from_one = [f"1-1 {s}-{t}" for s, t in ends]
+    assert kinds(from_one) == {"stray_links": True, "no_first_word": True}
+    assert kinds(from_one, gold_one_based=True) == {}
+    many = " ".join(["0-0", "0-1", "1-0"])
+    assert kinds([f"{many} {ends[0][0]}-0", *[many] * 49]) == {"stray_links": False}, "a slip"
+
+
 # Shifts
 
 

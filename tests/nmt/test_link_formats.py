@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from latentalign.errors import InputError
 from latentalign.nmt.link_formats import read_gold, read_links
-from latentalign.nmt.links import Gold, check_ranges, format_pharaoh, lacks_zero, score, stray_links
+from latentalign.nmt.links import Gold, format_pharaoh, lacks_zero, score, stray_links
 
 SENTENCES = [
     Gold(frozenset({(0, 0), (1, 2)}), frozenset({(2, 1)})),
@@ -176,5 +176,4 @@ def test_europarl_gold_fits_its_texts(corpora):
     predicted = read_links(folder / "test.align")
     assert score(gold, predicted, bootstrap=10).aer == 0
     assert 0.5 < score(gold, [*predicted[1:], predicted[0]], bootstrap=0).aer < 1
-    with pytest.raises(InputError, match=r"test\.align: sentence 1 .*beyond"):
-        check_ranges(gold, *reversed(lengths), name="test.align")
+    assert len(stray_links(gold, *reversed(lengths))) > 20

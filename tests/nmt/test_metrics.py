@@ -15,7 +15,7 @@ from latentalign.nmt.decode import pair_batch
 from latentalign.nmt.metrics import evaluate, kmax_curve, measured, split_of, translated
 from latentalign.nmt.task import Trained, train
 from latentalign.nmt.tokenizer import EOS
-from latentalign.nmt.translate import Settings
+from latentalign.nmt.translate import Settings, translate_lines
 from latentalign.reproduction.diagnosis import gradient, gradients, held
 from latentalign.textfiles import read_parallel
 from latentalign.training.run import Run
@@ -101,6 +101,9 @@ def test_soft_and_relaxed_runs_have_null_where_nothing_exists(demo_files, tmp_pa
             assert result["ppl_exact"] is None
             assert result["aer_posterior"] is None
             assert result["predict"] == "sample:100"
+            for how in ("exact", "kmax:5", "certified:0.01"):
+                with pytest.raises(InputError, match="has no members to choose from"):
+                    list(translate_lines(Trained.load(tmp_path / name), ["Hund"], Settings(predict=how)))
 
 
 @pytest.mark.parametrize("using", ["prior", "inferred", "posterior"])

@@ -128,6 +128,7 @@ def test_a_run_directory_is_complete(trained_run):
     card = json.loads((trained_run / "card.json").read_text())
     assert card["objective"]["name"] == "variational-sample"
     assert len(card["data"]["train"]["source"]) == 64
+    assert "tok:13a" in card["bleu"]
 
 
 def test_a_second_training_into_the_same_directory_is_refused(trained_run, demo_files):
@@ -136,8 +137,13 @@ def test_a_second_training_into_the_same_directory_is_refused(trained_run, demo_
 
 
 def test_resuming_as_something_else_is_refused(trained_run, demo_files):
-    with pytest.raises(InputError, match="was begun with"):
+    with pytest.raises(
+        InputError, match=r'begun with objective.name = "variational-sample", .* now says "soft"'
+    ):
         train(tiny(demo_files, "soft"), Run(trained_run), resume=True, overwrite=False)
+    added = tiny(demo_files, "variational-sample", "objective.n=3")
+    with pytest.raises(InputError, match=r"objective\.n = null, the recipe now says 3"):
+        train(added, Run(trained_run), resume=True, overwrite=False)
 
 
 @pytest.mark.parametrize("name", ["variational-sample", "hard-sample"])

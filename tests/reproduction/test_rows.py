@@ -99,6 +99,9 @@ def test_a_failed_row_names_its_reason_and_code_and_a_full_disk_is_one(tmp_path,
         ("soft", 3, "soft, seed 0: ended with 3: [data.test] [/odd]")
     ]
     assert "ended with 3" in markdown(failures_table(failures))
+    with pytest.raises(InputError, match="no row could be trained") as caught:
+        train_rows(plan(tmp_path / "alone", rows=(SOFT,)))
+    assert caught.value.exit_code == 3
 
 
 def test_rows_finished_by_earlier_commands_stay_in_the_tables(tmp_path):

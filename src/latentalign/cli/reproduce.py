@@ -20,7 +20,7 @@ def command(
         str | None, typer.Option(help="demo, multi30k, iwslt14, scenes, daquar, vqa2, or a recipe")
     ] = None,
     task: Annotated[str | None, typer.Option(help="nmt or vqa; that of the data without it")] = None,
-    rows: Annotated[str | None, typer.Option(help="comma-separated rows; all of them without it")] = None,
+    rows: Annotated[str | None, typer.Option(help="comma-separated rows; the tables' without it")] = None,
     seeds: Annotated[int, typer.Option(help="trainings of each row", min=1)] = 1,
     jobs: Annotated[
         int, typer.Option(help="rows trained at a time; set training.threads to match", min=1)

@@ -21,12 +21,17 @@ NAME = "translate"
 
 def command(
     run: RunArgument,
-    beam: Annotated[int | None, typer.Option(help="hypotheses kept at each step")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="hypotheses kept at each step")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="GNMT's alpha at the final ranking")] = None,
     predict: Annotated[
         str | None, typer.Option(help="exact, certified:TOL, kmax:K, soft or sample:N")
     ] = None,
-    nbest: Annotated[int, typer.Option(help="print N outputs a line, as `line ||| text ||| score`")] = 1,
+    nbest: Annotated[
+        int,
+        typer.Option(
+            min=1, help="print N outputs a line, as `line from 0 ||| text ||| score ||| log-probability`"
+        ),
+    ] = 1,
     alignments: Annotated[
         Path | None, typer.Option(help="write the alignment of each output word here")
     ] = None,

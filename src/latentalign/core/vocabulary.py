@@ -54,8 +54,8 @@ def logits_of(
 class Outputs:
     """The output layer, and what its products need: softmax(h W' + b) = e * boost / (e . boost), e = exp(h W').
 
-    With exp(b) out of the exponent, and no shift where none is needed, logits are passed over twice between the
-    product that makes them and those that use them.
+    With exp(b) out of the exponent, and no shift where none is needed, logits are passed over four times between
+    the product that makes them and those that use them.
     """
 
     LARGEST_BIAS = 60.0

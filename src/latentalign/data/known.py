@@ -144,8 +144,9 @@ def obtain(name: str, *, source: Path | None, out: Path, overwrite: bool = False
 
 
 def local(folder: Path, file: File) -> bytes:
-    """A file of a local copy, plain or gzipped."""
-    for path in (folder / file.name, folder / f"{file.name}.gz"):
+    """A file of a local copy, plain or gzipped, under its name here or the public one."""
+    names = [file.name, *([Path(file.address).name.removesuffix(".gz")] if file.address else [])]
+    for path in (folder / f"{name}{end}" for name in dict.fromkeys(names) for end in ("", ".gz")):
         if path.is_file():
             data = path.read_bytes()
             try:
@@ -153,7 +154,7 @@ def local(folder: Path, file: File) -> bytes:
             except (EOFError, OSError, zlib.error) as error:
                 raise InputError(f"{path}: damaged: {error}") from None
             return checked(unpacked, file, str(path))
-    raise InputError(f"{folder}: no {file.name} or {file.name}.gz")
+    raise InputError(f"{folder}: no {' or '.join(dict.fromkeys(names))}, plain or .gz")
 
 
 def fetched(file: File, known: Known, name: str) -> bytes:

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from latentalign.nmt.data import DataConfig, SplitConfig
+from latentalign.nmt.link_formats import read_gold
+from latentalign.nmt.links import lacks_zero, stray_links
 from latentalign.textfiles import read_parallel
 
 _TAIL = "\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"  # bytes 80-bf as Latin-1 and as Windows-1252 show them
@@ -43,6 +45,8 @@ LOST, FITS = 0.4, 0.75
 """Shares of the usual correlation (in Fisher's z) below which lines do not belong together, above which they do."""
 NEIGHBOURS = 0.6
 """Correlation of the lengths of consecutive lines beyond which a shift does not show."""
+STRAY = 0.01
+"""Share of human links beyond their sentences above which they are more than slips."""
 SHOWN = 20
 """Shifts of a split at most: who has so many need not know of more."""
 
@@ -114,6 +118,7 @@ def check(data: DataConfig) -> dict[str, SplitReport]:
         found = find_shifts(scan.source, scan.target)
         shifts = tuple(_confirmed(splits[name], found or []))
         faults = [*_misfits(splits[name], shifts), *_faults(name, splits[name], scan, data=data)]
+        faults += _gold_faults(name, splits[name])
         if found is None:
             faults.append(Fault("unclear", 0, (), False, "lengths tell too little to see shifted lines"))
         reports[name] = SplitReport({"pairs": len(scan.source), **scan.counts}, tuple(faults), shifts)
@@ -242,6 +247,27 @@ def _faults(name: str, split: SplitConfig, scan: _Scan, *, data: DataConfig) -> 
     for kind, (share, text) in _TEXTS.items():
         if counts[kind]:
             yield fault(kind, text, serious=counts[kind] > share * total)
+
+
+def _gold_faults(name: str, split: SplitConfig) -> Iterator[Fault]:
+    """Human links that cannot be meant so: beyond their sentences, or counted from another number."""
+    if split.gold is None:
+        return
+    pairs = [(len(s.split()), len(t.split())) for s, t in read_parallel(split.source, split.target)]
+    gold = read_gold(split.gold, one_based=split.gold_one_based, sentences=len(pairs))
+    stray = stray_links(gold, [s for s, _ in pairs], [t for _, t in pairs])
+    links = sum(len(sentence.possible) for sentence in gold)
+    if stray:
+        lines = tuple(dict.fromkeys(number for number, _, _ in stray))[:3]
+        number, source, target = stray[0]
+        text = (
+            f"{len(stray)} links of {split.gold} point beyond their sentences: {source}-{target}, counted from 0, "
+            f"of sentence {number}; are the sides swapped, or do they count from 1 (data.{name}.gold_one_based)?"
+        )
+        yield Fault("stray_links", len(stray), lines, len(stray) > STRAY * links, text)
+    if lacks_zero(gold):
+        text = f"no link of {split.gold} touches a first word: if it counts from 1, set data.{name}.gold_one_based"
+        yield Fault("no_first_word", 0, (), True, text)
 
 
 # Shifts

@@ -45,6 +45,8 @@ class SplitConfig(Section):
     target: DataPath
     gold: DataPath | None = None
     """Word alignments by people, to score ours against."""
+    gold_one_based: bool | None = None
+    """Whether these count words from 1; the NAACL `.wa` layout always does."""
     links: DataPath | None = None
     """Word alignments by another program, in Pharaoh's format."""
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import sacrebleu
 import torch
 
 from latentalign.core.predict import log_predictive, parse_predict
@@ -18,7 +17,7 @@ from latentalign.nmt.decode import pair_batch
 from latentalign.nmt.link_formats import read_gold
 from latentalign.nmt.links import Gold, word_links
 from latentalign.nmt.metrics import KMAX, kmax_curve, mean_entropy, split_of, text_scores, translated
-from latentalign.nmt.task import Trained, evaluation_batches
+from latentalign.nmt.task import Trained, bleu_metric, evaluation_batches
 from latentalign.nmt.translate import Settings
 from latentalign.textfiles import read_parallel
 from latentalign.training.loop import perplexity
@@ -37,12 +36,7 @@ def details(trained: Trained, split_name: str, outputs: Sequence[str], *, senten
     found["outputs"] = list(outputs)
     if trained.model.family == "categorical":
         by_kmax = translated(trained, split, Settings(predict=f"kmax:{KMAX}"))
-        scores = text_scores(
-            by_kmax,
-            references,
-            lowercase=trained.config.tokenizer.lowercase,
-            tokenize=trained.config.data.bleu_tokenize,
-        )
+        scores = text_scores(trained.config, by_kmax, references)
         found[f"bleu_kmax{KMAX}"] = scores["bleu"]
     found["alignments"] = pictured(trained, split_name, sentences)
     return found
@@ -85,12 +79,7 @@ def sentence_scores(trained: Trained, split_name: str) -> dict[str, Any]:
 
 def bleu_statistics(trained: Trained, outputs: Sequence[str], references: Sequence[str]) -> list[list[int]]:
     """Lengths and n-gram matches of every sentence, from which BLEU of any resampling follows."""
-    metric = sacrebleu.BLEU(
-        lowercase=trained.config.tokenizer.lowercase,
-        tokenize=trained.config.data.bleu_tokenize,
-        force=True,
-    )
-    statistics = metric._extract_corpus_statistics(list(outputs), [list(references)])
+    statistics = bleu_metric(trained.config)._extract_corpus_statistics(list(outputs), [list(references)])
     return [[int(x) for x in row] for row in statistics]
 
 
@@ -98,7 +87,7 @@ def pictured(trained: Trained, split_name: str, sentences: int) -> list[dict[str
     """Alignments of some sentences of a split: words, subwords, gold links, and matrices as bytes."""
     split = split_of(trained, split_name)
     pairs = list(read_parallel(split.source, split.target))
-    gold = read_gold(split.gold, sentences=len(pairs)) if split.gold else None
+    gold = read_gold(split.gold, one_based=split.gold_one_based, sentences=len(pairs)) if split.gold else None
     chosen = spread(pairs, sentences)
     encoded = encode_pairs(trained, [pairs[i][0] for i in chosen], [pairs[i][1] for i in chosen])
     using = ["prior"]

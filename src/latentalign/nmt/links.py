@@ -35,28 +35,6 @@ def reverse(links: Links) -> Links:
     return frozenset((target, source) for source, target in links)
 
 
-def check_ranges(
-    alignments: Sequence[Gold | Links],
-    source_lengths: Sequence[int],
-    target_lengths: Sequence[int],
-    *,
-    name: str,
-) -> None:
-    """Refuse links that point beyond their sentences, whose lengths are counted in words."""
-    if not len(alignments) == len(source_lengths) == len(target_lengths):
-        raise InputError(
-            f"{name}: {len(alignments)} alignments for {len(source_lengths)} source and "
-            f"{len(target_lengths)} target sentences; the three must correspond line by line"
-        )
-    for number, source, target in stray_links(alignments, source_lengths, target_lengths)[:1]:
-        raise InputError(
-            f"{name}: sentence {number} (line {number} of the texts): link {source}-{target}, counted from 0"
-            f", points beyond its {source_lengths[number - 1]} source and {target_lengths[number - 1]} target"
-            " words; check that these are the annotated texts, that the sides are not swapped and whether "
-            "the links count from 1"
-        )
-
-
 def stray_links(
     alignments: Sequence[Gold | Links], source_lengths: Sequence[int], target_lengths: Sequence[int]
 ) -> list[tuple[int, int, int]]:

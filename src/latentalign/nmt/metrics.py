@@ -12,14 +12,21 @@ from torch import Tensor
 
 from latentalign.core.distributions import Categorical
 from latentalign.core.latent import Latent
-from latentalign.core.predict import ExactPredict, KMaxPredict, log_predictive, parse_predict
+from latentalign.core.predict import log_predictive, parse_predict
 from latentalign.errors import InputError
 from latentalign.nmt.align import encode_pairs, word_alignments
 from latentalign.nmt.data import Corpus, SplitConfig, build_cache
 from latentalign.nmt.link_formats import read_gold
 from latentalign.nmt.links import Links, score
-from latentalign.nmt.task import ExternalLinks, Trained, evaluation_batches, mean_entropy
-from latentalign.nmt.translate import Settings, translate_lines
+from latentalign.nmt.task import (
+    ExternalLinks,
+    NMTConfig,
+    Trained,
+    bleu_metric,
+    evaluation_batches,
+    mean_entropy,
+)
+from latentalign.nmt.translate import Settings, predictive, translate_lines
 from latentalign.textfiles import read_parallel
 from latentalign.training.loop import perplexity
 
@@ -49,32 +56,15 @@ def evaluate(
     """
     split = split_of(trained, split_name)
     how = predict or trained.objective.predict
-    require_predict(trained, how)
+    predictive(trained, how)
     corpus = build_cache(trained.tokenizer, split, trained.run.cache / split_name, max_length=None)
     result: dict[str, Any] = {"split": split_name, "objective": trained.config.objective.name, "predict": how}
     result |= likelihoods(trained, corpus, split, split_name=split_name, how=how)
     result |= {"bleu": None, "bleu_signature": None, "chrf": None, "chrf_signature": None}
     if outputs is not None:
         references = [target for _, target in read_parallel(split.source, split.target)]
-        result |= text_scores(
-            outputs,
-            references,
-            lowercase=trained.config.tokenizer.lowercase,
-            tokenize=trained.config.data.bleu_tokenize,
-        )
+        result |= text_scores(trained.config, outputs, references)
     return result | alignment_errors(trained, split)
-
-
-def require_predict(trained: Trained, how: str) -> None:
-    """Raise unless this model can be asked so."""
-    try:
-        members = parse_predict(how)
-    except ValueError as error:
-        raise InputError(str(error)) from None
-    if trained.model.family != "categorical" and isinstance(members, ExactPredict | KMaxPredict):
-        raise InputError(
-            f"{trained.config.objective.name} has no members to choose from: predict with sample:N or soft, not {how}"
-        )
 
 
 def likelihoods(
@@ -137,17 +127,13 @@ def kmax_curve(latent: Latent[Any]) -> Tensor:
 
 def translated(trained: Trained, split: SplitConfig, settings: Settings) -> list[str]:
     """The translation of every source line of a split."""
-    require_predict(trained, settings.predict or trained.objective.predict)
     sources = [source for source, _ in read_parallel(split.source, split.target)]
     return [best.text for best, *_ in translate_lines(trained, sources, settings)]
 
 
-def text_scores(
-    outputs: Sequence[str], references: Sequence[str], *, lowercase: bool, tokenize: str
-) -> dict[str, Any]:
+def text_scores(config: NMTConfig, outputs: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
     """BLEU and chrF of outputs against one reference each."""
-    bleu = sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
-    chrf = sacrebleu.CHRF(lowercase=lowercase)
+    bleu, chrf = bleu_metric(config), sacrebleu.CHRF(lowercase=config.tokenizer.lowercase)
     scores = (m.corpus_score(list(outputs), [list(references)]).score for m in (bleu, chrf))
     values = dict(zip(("bleu", "chrf"), scores, strict=True))
     return {
@@ -163,7 +149,7 @@ def alignment_errors(trained: Trained, split: SplitConfig) -> dict[str, float | 
     if split.gold is None:
         return result
     pairs = encode_pairs(trained, *map(list, zip(*read_parallel(split.source, split.target), strict=True)))
-    gold = read_gold(split.gold, sentences=len(pairs))
+    gold = read_gold(split.gold, one_based=split.gold_one_based, sentences=len(pairs))
     using = ["prior"]
     if trained.model.inference is not None:
         using.append("inferred")

@@ -320,7 +320,7 @@ def draw_examples(console: Console, trained: Trained, sentences: int) -> None:
     split = trained.config.data.test
     assert split is not None
     pairs = list(read_parallel(split.source, split.target))
-    gold = read_gold(split.gold, sentences=len(pairs)) if split.gold else None
+    gold = read_gold(split.gold, one_based=split.gold_one_based, sentences=len(pairs)) if split.gold else None
     short = [i for i, (s, t) in enumerate(pairs) if 7 <= len(s.split()) <= 12 and len(t.split()) <= 12]
     chosen = (short or list(range(len(pairs))))[:sentences]
     using = "posterior" if trained.model.family == "categorical" else "prior"

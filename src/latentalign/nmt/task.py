@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sacrebleu
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -165,6 +166,20 @@ def build_caches(config: NMTConfig, tokenizer: Tokenizer, folder: Path) -> tuple
     return train, build_cache(tokenizer, data.valid, folder / "valid", max_length=None)
 
 
+def bleu_metric(config: NMTConfig) -> sacrebleu.BLEU:
+    """BLEU as the recipe wants it."""
+    return sacrebleu.BLEU(
+        lowercase=config.tokenizer.lowercase, tokenize=config.data.bleu_tokenize, force=True
+    )
+
+
+def bleu_signature(config: NMTConfig) -> str:
+    """What sacrebleu says of that metric; it has to have scored something first."""
+    metric = bleu_metric(config)
+    metric.corpus_score(["-"], [["-"]])
+    return str(metric.get_signature())
+
+
 def mean_entropy(mean: Tensor) -> Tensor:
     """The entropy of an alignment distribution's mean, in nats: the paper's "implied discrete entropy"."""
     return -torch.xlogy(mean, mean).sum(-1)
@@ -240,6 +255,7 @@ class Translation(Craft[NMTConfig, Tokenizer]):
             "pairs": {"train": len(task.train), "valid": len(task.valid)},
             "dropped": dict(task.train.dropped),
             "vocabulary": {"source": task.tokenizer.source_size, "target": task.tokenizer.target_size},
+            "bleu": bleu_signature(config),
             "parameters": count_parameters(model),
         }
 

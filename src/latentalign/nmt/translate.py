@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from latentalign.core.predict import parse_predict
+from latentalign.core.predict import ExactPredict, KMaxPredict, Predict, parse_predict
 from latentalign.errors import InputError
 from latentalign.nmt.align import Pair, grouped, word_alignments
 from latentalign.nmt.decode import Translator
@@ -33,7 +33,7 @@ class Settings:
     def search(self, defaults: SearchConfig) -> BeamSearch:
         """The beam search they describe."""
         return BeamSearch(
-            beam=self.beam or defaults.beam,
+            beam=defaults.beam if self.beam is None else self.beam,
             length_penalty=defaults.length_penalty if self.length_penalty is None else self.length_penalty,
             eos_norm=defaults.eos_norm,
             max_length_ratio=defaults.max_length_ratio,
@@ -57,10 +57,7 @@ def translate_lines(
     trained: Trained, lines: Sequence[str], settings: Settings
 ) -> Iterator[list[Translation]]:
     """The n best of every line, in order; a line without words gives one empty translation."""
-    try:
-        predict = parse_predict(settings.predict or trained.objective.predict)
-    except ValueError as error:
-        raise InputError(str(error)) from None
+    predict = predictive(trained, settings.predict or trained.objective.predict)
     translator = Translator(trained.model, settings.search(trained.config.search), predict)
     for start in range(0, len(lines), CHUNK):
         chunk = lines[start : start + CHUNK]
@@ -74,6 +71,19 @@ def translate_lines(
                 found[i] = [finished(trained, h) for h in hypotheses]
         for i in range(len(chunk)):
             yield found.get(i, [Translation("", 0.0, 0.0, ())])
+
+
+def predictive(trained: Trained, how: str) -> Predict:
+    """Predictive inference by name, if this model can be asked so."""
+    try:
+        found = parse_predict(how)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if trained.model.family != "categorical" and isinstance(found, ExactPredict | KMaxPredict):
+        raise InputError(
+            f"{trained.config.objective.name} has no members to choose from: predict with sample:N or soft, not {how}"
+        )
+    return found
 
 
 def finished(trained: Trained, hypothesis: Hypothesis) -> Translation:

@@ -96,7 +96,7 @@ class Plan:
 
     def settings(self, row: Row) -> dict[str, Any]:
         """What decides a row's figures: what all rows share, and what is this row's own."""
-        shared = flattened(json.loads(self.config.model_dump_json()))
+        shared = recipes.flattened(self.config)
         shared = {name: value for name, value in shared.items() if name not in FREE}
         text = json.dumps(shared).replace(str(self.out), "OUT")  # the folder may be moved
         return {"shared": json.loads(text), "own": [row.objective, *sorted(row.overrides)]}
@@ -110,17 +110,6 @@ class Plan:
 FREE = {"objective.name", "training.seed", "training.threads", "training.checkpoint_steps", "training.log_steps",
         "training.device"}  # fmt: skip
 """Settings that are the row's own or change no figure."""
-
-
-def flattened(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Keys of nested tables, joined by dots."""
-    found: dict[str, Any] = {}
-    for name, value in table.items():
-        inner = (
-            flattened(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-        )
-        found |= inner
-    return found
 
 
 def require_test(recipe: str, config: C) -> C:
@@ -187,7 +176,9 @@ def train_rows(plan: Plan) -> tuple[list[dict[str, Any]], list[Failure]]:
         failures = [failure for failure in pool.map(attempted, work) if failure is not None]
     results = finished_rows(plan)
     if not results:
-        raise InputError(f"no row could be trained: {'; '.join(map(str, failures))}")
+        error = InputError(f"no row could be trained: {'; '.join(map(str, failures))}")
+        error.exit_code = failures[0].code
+        raise error
     for failure in failures:
         console.print(f"failed: {failure}", highlight=False, markup=False)
     return results, failures

@@ -194,11 +194,6 @@ def write_json_atomic(path: Path, document: Any) -> None:
     write_bytes_atomic(path, _json(document, allow_nan=False).encode())
 
 
-def save_tensors_atomic(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Replaces the safetensors file `path`, the same bytes for the same content, without a checksum beside it."""
-    write_bytes_atomic(path, _tensor_bytes(tensors, metadata))
-
-
 def write_checked_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Replaces a safetensors file and `<path>.sha256` beside it, which `sha256sum -c` understands.
 

@@ -131,7 +131,8 @@ class Run:
         for path in (self.config, self.tokenizer, self.model, self.metrics, self.card):
             path.unlink(missing_ok=True)
         Path(f"{self.model}.sha256").unlink(missing_ok=True)
-        for folder in (self.checkpoint, self.cache, self.warm_start, self.folder / "diagnose"):
+        made = [self.folder / name for name in ("diagnose", "tensorboard")]
+        for folder in (self.checkpoint, self.cache, self.warm_start, *made):
             shutil.rmtree(folder, ignore_errors=True)
 
     def require(self) -> None:

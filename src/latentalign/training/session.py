@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -257,11 +258,15 @@ def require_same(asked: Recipe, trained: Recipe) -> None:
     if asked.training.learning_rate < trained.training.learning_rate:  # what a diverged training needs
         free = (*free, "learning_rate")
     left, right = (
-        recipes.dump(c.model_copy(update={"training": strip(c.training, free)})) for c in (asked, trained)
+        recipes.flattened(c.model_copy(update={"training": strip(c.training, free)}))
+        for c in (asked, trained)
     )
-    for ours, theirs in zip(left.splitlines(), right.splitlines(), strict=False):
+    for key in dict.fromkeys([*right, *left]):
+        ours, theirs = (json.dumps(side.get(key)) for side in (left, right))
         if ours != theirs:
-            raise InputError(f"--resume: this run was begun with `{theirs}`, the recipe now says `{ours}`")
+            raise InputError(
+                f"--resume: this run was begun with {key} = {theirs}, the recipe now says {ours}"
+            )
 
 
 def strip(training: TrainingConfig, free: Sequence[str]) -> TrainingConfig:
