@@ -78,6 +78,52 @@ def test_the_gradient_by_the_prior_is_within_the_tolerance(tolerance):
     assert certified_marginal(p.latent(), tolerance).visited.double().mean() < 8
 
 
+def both_gradients(p, leaves, tolerance, **options):
+    """Of surrogate and value, with the same draws."""
+    found = []
+    for which in ("surrogate", "value"):
+        torch.manual_seed(0)
+        answer = certified_marginal(p.latent(), tolerance, **options)
+        found.append(gradients(getattr(answer, which), leaves))
+    return found
+
+
+def test_where_the_bound_is_tight_the_prior_has_the_exact_gradient_from_few_members():
+    """Up to a factor (found + rest) / found of each query, of which the second is at most the tolerance."""
+    p = problem((80,), 8, 6, sharp=3.0, ragged=False)
+    assert p.target.unique().numel() == 6  # the shortlist is every output, so the bound is the likelihood
+    answer = certified_marginal(p.latent(), 0.05, shortlist=6)
+    torch.testing.assert_close(answer.surrogate, answer.value)
+    assert answer.visited.double().mean() < 6
+    missed = (exact(p) - answer.value).detach().exp().unsqueeze(-1)
+    assert 1.001 < missed.max() <= 1.05
+    (full,) = gradients(exact(p), [p.prior_scores])
+    (guessed,), (plain,) = both_gradients(p, [p.prior_scores], 0.05, shortlist=6)
+    torch.testing.assert_close(guessed, full * missed, rtol=1e-8, atol=1e-10)
+    assert (plain - full * missed).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("shortlist", [0, 3, 12])
+@pytest.mark.parametrize("tolerance", [1e-3, 0.05])
+def test_the_guess_brings_the_priors_gradient_nearer_and_leaves_all_others(shortlist, tolerance):
+    p = problem((200,), 8, 12, sharp=3.0, ragged=False)
+    full = gradients(exact(p), [p.prior_scores])[0]
+    guessed, plain = both_gradients(p, p.leaves, tolerance, shortlist=shortlist)
+    off = [(g[0] - full).abs().sum(-1) for g in (guessed, plain)]
+    assert off[0].sum() < (0.9 if shortlist else 1.1) * off[1].sum()
+    assert off[0].max() <= 4 * tolerance, "never more than the certificate allows"
+    for ours, theirs in zip(guessed[1:], plain[1:], strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("tail", ["enumerate", "sample"])
+def test_padding_and_sampled_tails_get_no_guess(tail):
+    p = problem((2, 3), 6, 9, sharp=2.0)
+    for ours, theirs in zip(*both_gradients(p, p.leaves, 0.0, tail=tail, members=1), strict=True):
+        assert ours.isfinite().all()
+        torch.testing.assert_close(ours, theirs)
+
+
 def test_bound_probe_and_value_see_the_same_dropout():
     p = problem((300,), 8, 12, sharp=3.0, ragged=False, max_logits=10**6)
     head = MLPHead(3, 4, 12, hidden=6, dropout=0.5).double().train()
@@ -158,6 +204,9 @@ def test_the_objective_reports_members_and_gap():
     estimate = OBJECTIVES["marginal"](tolerance=0.1)(p.latent())
     assert set(estimate.terms) == {"visited", "gap"}
     assert (estimate.value <= exact(p) + 1e-12).all()
+    guessed = gradients(certified_marginal(p.latent(), 0.1).surrogate, p.leaves)
+    for ours, theirs in zip(gradients(estimate.surrogate, p.leaves), guessed, strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 def test_what_stands_at_padding_is_never_looked_at():

@@ -35,6 +35,8 @@ class Certified:
     """A marginal with a proof: log p lies between `value` and `value + gap`."""
 
     value: Float[Tensor, "*batch"]
+    surrogate: Float[Tensor, "*batch"]
+    """To be maximised: the gradient of `value`, and that of the prior by a guess at what the unvisited hold."""
     gap: Float[Tensor, "*batch"]
     """log(1 + left out / found): at most log(1 + tolerance) where no tail was sampled."""
     visited: Int[Tensor, "*batch"]
@@ -57,6 +59,10 @@ def certified_marginal(
     of the rest, drawn in proportion to its bound and weighted by what it stands for: an unbiased estimate of p, so
     a lower bound of log p in the mean, and no proof.
 
+    A member that is not visited loses prior by its likelihood's absence alone, step after step. So `surrogate` also
+    has the prior's gradient towards the unvisited, each counted for its bound, lowered by as much as that of the first
+    member was too large. That costs no likelihood and is never more than the certificate allows.
+
     A head that is not factored and has noise of its own (dropout) is asked twice, with two noises: then `gap` is
     what it says, but may be above the tolerance.
     """
@@ -73,6 +79,9 @@ def certified_marginal(
         left = bound.flip(-1).logcumsumexp(-1).flip(-1).masked_fill(bound == NEG_INF, NEG_INF)
         found = source.log_likelihood(order[..., :1], exists.any(-1, keepdim=True)).squeeze(-1)
         found = found + prior.log_probs.detach().gather(-1, order[..., :1]).squeeze(-1)
+        too_large = (bound[..., 0] - found).clamp_min(
+            0
+        )  # the first one's bound: the others' are as loose, we guess
         needed = (left > (math.log(tolerance) if tolerance else NEG_INF) + found.unsqueeze(-1)).sum(-1)
         needed = needed.clamp_min(1).minimum(exists.sum(-1))
         sampled = needed > members if tail == "sample" else torch.zeros_like(needed, dtype=torch.bool)
@@ -90,7 +99,12 @@ def certified_marginal(
     value = source.log_marginal(alignments)
     rest = left.gather(-1, visited.clamp(max=left.shape[-1] - 1).unsqueeze(-1)).squeeze(-1)
     gap = F.softplus(rest - value.detach()).masked_fill(visited >= exists.sum(-1), 0.0)
-    return Certified(value, gap, visited + sampled)
+    with torch.no_grad():
+        unvisited = ~chosen[..., : order.shape[-1]] & (bound > NEG_INF) & ~sampled.unsqueeze(-1)
+        share = (bound - (too_large + value).unsqueeze(-1)).clamp_max(0).exp().masked_fill(~unvisited, 0.0)
+        held = torch.zeros_like(share).scatter(-1, order, share)
+    guess = (held * (prior.log_probs.masked_fill(held == 0, 0.0))).sum(-1)
+    return Certified(value, value + (guess - guess.detach()), gap, visited + sampled)
 
 
 def draw_rest(

@@ -92,7 +92,7 @@ class Marginal:
             shortlist=self.shortlist,
             draws=draws,
         )
-        return Estimate(found.value, found.value, {"visited": found.visited, "gap": found.gap})
+        return Estimate(found.value, found.surrogate, {"visited": found.visited, "gap": found.gap})
 
 
 @dataclass(frozen=True)
