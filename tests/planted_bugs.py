@@ -215,6 +215,20 @@ BUGS = [
         "test_certified.py::test_the_certificate_holds_for_every_head",
     ),
     Bug(
+        "certified marginal: the unvisited are guessed at the wrong members",
+        "core/certified.py",
+        "held = torch.zeros_like(share).scatter(-1, order, share)",
+        "held = share",
+        "test_certified.py::test_the_guess_brings_the_priors_gradient_nearer_and_leaves_all_others[0.05-12]",
+    ),
+    Bug(
+        "certified marginal: the guess is the bound itself",
+        "core/certified.py",
+        "share = (bound - (too_large + value)",
+        "share = (bound - (0 * too_large + value)",
+        "test_certified.py::test_the_guess_brings_the_priors_gradient_nearer_and_leaves_all_others[0.05-3]",
+    ),
+    Bug(
         "screened bound: the target is not counted",
         "core/certified.py",
         "bound = own - torch.logaddexp(own, logits.logsumexp(-1))",
