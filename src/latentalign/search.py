@@ -103,11 +103,9 @@ class BeamSearch:
             if not 0 <= value < math.inf:
                 raise InputError(f"search.{name} is {value}: it must be a number of at least 0")
         if self.beam < 1 or self.max_length < 1:
-            raise InputError("the beam and the longest output must be at least 1")
+            raise InputError("beam and max_length must be at least 1")
         if not 1 <= self.nbest <= self.beam:
-            raise InputError(
-                f"{self.nbest} best outputs are asked for: it must be between 1 and the beam, {self.beam}"
-            )
+            raise InputError(f"nbest is {self.nbest}: it must lie between 1 and the beam, {self.beam}")
 
     @torch.no_grad()
     def __call__(

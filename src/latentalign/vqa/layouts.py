@@ -242,7 +242,7 @@ def _read_hdf5(source: Path, ids: Path | None = None) -> Iterator[Regions]:
     try:
         import h5py
     except ImportError as error:
-        raise InputError(f"{source}: HDF5 needs the package h5py (in the extra vqa)") from error
+        raise InputError(f"{source}: HDF5 needs the package h5py: pip install h5py") from error
     _opened(source).close()
     try:
         file = h5py.File(source, "r")
