@@ -7,6 +7,7 @@ import pytest
 import sacrebleu
 
 from latentalign.errors import InputError
+from latentalign.reproduction import curves
 from latentalign.reproduction.claims import bleu_evidence, corpus_bleu, judge, ratio_evidence, summed
 from latentalign.reproduction.paper import NMT, NMT_CLAIMS, VQA, VQA_CLAIMS, Claim
 from latentalign.reproduction.rows import Row, choose
@@ -28,6 +29,9 @@ def test_a_table_shows_means_spreads_and_what_the_paper_says():
     ]
     assert table.rows[0][1].value == 7.5
     assert "| soft | 7.50 ± 0.71 | 7.17 |" in markdown([table])
+    counts = [record("soft", 0, epochs=3, n=1), record("soft", 1, epochs=3, n=2)]
+    counted = figure_table("T", "n", [Column("epochs", "epochs", 0), Column("n", "n", 0)], counts, paper={})
+    assert [c.text for c in counted.rows[0]] == ["soft", "3", "2 ± 1"]
 
 
 def test_rows_are_chosen_by_name():
@@ -129,3 +133,20 @@ def test_every_claim_is_true_of_the_paper_itself():
                 told += 1
                 assert (first > second) if claim.higher_is_better else (first < second), claim.text
     assert told == 36, "all but SVI, K = 1 and soft attention's K-max, for which the paper gives no figures"
+
+
+def test_marks_of_logarithmic_axes_are_numbers_as_people_write_them():
+    figure, (left, right) = curves.drawn(panels=2)
+    left.plot([1, 60], [4.3, 7.4])
+    right.plot([100, 250], [0.02, 5])
+    for axes in (left, right):
+        curves.logarithmic(axes)
+    figure.canvas.draw()
+    seen = {
+        text.get_text()
+        for axes in (left, right)
+        for axis in (axes.xaxis, axes.yaxis)
+        for text in axis.get_ticklabels()
+    }
+    assert {"1", "2", "5", "10", "20", "50", "6", "0.05", "200"} <= seen
+    assert not any("times" in text or "^" in text for text in seen)

@@ -205,7 +205,7 @@ def tables_of(results: Sequence[dict[str, Any]]) -> list[Table]:
         ),
         figure_table(
             "Perplexity by the number of members",
-            "The K likeliest members of the prior, renormalised; `exact` is K = T.",
+            "The K likeliest members of the prior, renormalised; exact is K = T.",
             [*(Column(f"K = {k}", f"k{k}", 3) for k in CURVE_POINTS), Column("exact", "ppl_exact", 3)],
             curve,
             paper={},

@@ -9,6 +9,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A5195", "#8C6D31")
 """Okabe and Ito's colours, which the colour-blind tell apart, without black and yellow, and two more."""
@@ -74,6 +75,21 @@ def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], *, col
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, labelcolor=INK)
 
 
+def logarithmic(axes: Any, which: str = "xy") -> None:
+    """Log scales whose marks are numbers as people write them: 1, 2, 5, 10, or round steps within a decade."""
+    for name in which:
+        getattr(axes, f"set_{name}scale")("log")
+        axis = getattr(axes, f"{name}axis")
+        low, high = axis.get_view_interval()
+        axis.set_major_locator(
+            LogLocator(subs=(1.0, 2.0, 5.0), numticks=12)
+            if high > 10 * low
+            else MaxNLocator(6, steps=[1, 2, 5, 10])
+        )
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+        axis.set_minor_locator(NullLocator())
+
+
 def training_curves(validations: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     """Bound and honest perplexity on the validation set against the minutes of training."""
     figure, (left, right) = drawn(9.6, 4.2, panels=2)
@@ -82,7 +98,8 @@ def training_curves(validations: Mapping[str, Sequence[Mapping[str, Any]]]) -> F
         left.plot(minutes, [r["bound"] for r in points], label=name, marker=".", **line_style(number))
         right.plot(minutes, [r["ppl"] for r in points], label=name, marker=".", **line_style(number))
     for axes, what in ((left, "bound, as perplexity"), (right, "perplexity")):
-        axes.set(xlabel="minutes of training", ylabel=f"validation {what}", yscale="log")
+        axes.set(xlabel="minutes of training", ylabel=f"validation {what}")
+        logarithmic(axes, "y")
     legend(figure, *left.get_legend_handles_labels(), columns=4)
     return figure
 
@@ -101,7 +118,8 @@ def kmax_curves(results: Mapping[str, Mapping[str, Any]]) -> Figure:
             axes.axhline(record["ppl_soft"], color=style["color"], linestyle=":", label="soft attention")
         if name == "variational-enum":
             axes.axhline(record["ppl_exact"], color=style["color"], linestyle=":", label=f"{name}, exact")
-    axes.set(xlabel="K, members averaged over", ylabel="test perplexity", xscale="log", yscale="log")
+    axes.set(xlabel="K, members averaged over", ylabel="test perplexity")
+    logarithmic(axes)
     legend(figure, *axes.get_legend_handles_labels())
     return figure
 
@@ -115,6 +133,7 @@ def cost_of_gradients(estimators: Sequence[Mapping[str, Any]]) -> Figure:
             e["milliseconds"], e["variance"], marker="osD^v<>pP*Xh"[number % 12], linestyle="none", markersize=8,
             color=COLOURS[number % len(COLOURS)], label=e["estimator"],
         )  # fmt: skip
-    axes.set(xlabel="milliseconds a step", ylabel="variance / |exact gradient|²", xscale="log", yscale="log")
+    axes.set(xlabel="milliseconds a step", ylabel="variance / |exact gradient|²")
+    logarithmic(axes)
     legend(figure, *axes.get_legend_handles_labels())
     return figure

@@ -70,7 +70,8 @@ def cell(column: Column, records: Sequence[dict[str, Any]], paper: dict[str, flo
     values = [column.scale * r[column.figure] for r in records if r.get(column.figure) is not None]
     if not values:
         return DASH
-    spread = f" ± {stdev(values):.{column.digits}f}" if len(values) > 1 else ""
+    counted = column.digits == 0 and len(set(values)) == 1  # epochs or samples, the same for every seed
+    spread = f" ± {stdev(values):.{column.digits}f}" if len(values) > 1 and not counted else ""
     return Cell(f"{fmean(values):.{column.digits}f}{spread}", fmean(values))
 
 
