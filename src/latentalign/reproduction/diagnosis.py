@@ -221,7 +221,7 @@ def gradients_table(found: Sequence[dict[str, Any]]) -> Table:
     note = (
         "Relative to the norm of the exact gradient. A bias that is not well above the noise of its estimate is none "
         "that was seen; where q is nearly certain, draws that matter are rare and few draws show too little of both. "
-        "The truth of a row is the gradient of the objective named there; "model" leaves the inference network out."
+        "The truth of a row is the gradient of the objective named there; model leaves the inference network out."
     )
     rows = []
     for e in found:
