@@ -10,7 +10,7 @@ from problems import gradients, problem
 
 from latentalign import OBJECTIVES, MLPHead, certified_marginal
 from latentalign.core import vocabulary
-from latentalign.core.certified import Beam, HeadSource, beam_predictive, draw_rest, last_place
+from latentalign.core.certified import Beam, HeadSource, beam_predictive, draw_rest, last_place, log_of_sum
 from latentalign.core.distributions import Categorical
 from latentalign.core.numerics import BLOCK
 
@@ -48,6 +48,42 @@ def test_the_screened_bound_is_above_the_likelihood_and_tightens_with_the_shortl
     assert (bounds[0] >= bounds[1] - 1e-12).all()
     if shortlist >= 9:  # all outputs that occur, so nothing that occurs is left out of the normaliser
         assert (bounds[0] - log_f).mean() < 0.1
+
+
+@pytest.mark.parametrize("scale", [0.3, 3.0, 30.0, 300.0])
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_the_bound_holds_in_single_precision_whatever_the_logits(scale, with_bias):
+    """Against the likelihood in double precision of the same hidden layer; large logits leave the range of exp."""
+    p = problem((60,), 6, 400, ragged=False, max_logits=10**6)
+    p.head = MLPHead(3, 4, 400, hidden=64)
+    output = p.head.output
+    if not with_bias:
+        output.bias = None
+    with torch.no_grad():
+        output.weight.normal_(generator=torch.Generator().manual_seed(0)).mul_(scale)
+    p.query, p.memory, p.prior_scores = (t.detach().float() for t in (p.query, p.memory, p.prior_scores))
+    for shortlist in (10, 400):
+        source = HeadSource(p.latent(), shortlist)
+        bias = None if output.bias is None else output.bias.double()
+        logits = torch.nn.functional.linear(source.hidden.double(), output.weight.double(), bias)
+        log_f = logits.log_softmax(-1).gather(-1, source.target.unsqueeze(-1)).squeeze(-1).detach()
+        bound = source.log_bound()
+        assert bound.dtype == torch.float32
+        bound = bound.flatten()[source.pairs.slot]
+        assert (bound >= log_f).all()
+        assert (bound <= 0).all()
+    own = logits.gather(-1, source.target.unsqueeze(-1)).squeeze(-1)
+    screened = own - logits[:, source.target.unique()].logsumexp(-1)
+    assert (bound <= screened + 1e-3 * scale).all(), "no looser than rounding makes it"
+
+
+@pytest.mark.parametrize("shift", [-200.0, 0.0, 200.0])
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_the_log_of_a_sum_is_right_beyond_the_range_of_exp(shift, with_bias):
+    logits = torch.randn(5, 7) + shift
+    bias = torch.randn(7) if with_bias else None
+    expected = (logits + (bias if with_bias else 0)).double().logsumexp(-1)
+    torch.testing.assert_close(log_of_sum(logits, bias).double(), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -28,6 +28,8 @@ from latentalign.core.vocabulary import aligned, linear_log_prob
 
 Tail = Literal["enumerate", "sample"]
 SHORTLIST = 256
+SMALLEST = 1e-30
+"""Sums of exponentials below it may have lost their terms."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,6 +247,24 @@ class PlainSource:
         return self.latent.log_marginal(alignments)
 
 
+def log_of_sum(logits: Float[Tensor, "n V"], bias: Float[Tensor, "V"] | None) -> Float[Tensor, "n"]:
+    """log of the sum of exp(logit + bias) in two passes over the logits.
+
+    Nothing is shifted by the largest logit, which would take as many passes again, unless a sum leaves what
+    numbers there are.
+    """
+    boost = logits.new_ones(logits.shape[-1]) if bias is None else bias.to(logits.dtype).exp()
+    sums = logits.exp().mv(boost)
+    if ((sums > SMALLEST) & (sums < math.inf)).all():
+        return sums.log()
+    return (logits if bias is None else logits + bias).logsumexp(-1)
+
+
+def vector_norms(rows: Float[Tensor, "n H"]) -> Float[Tensor, "n"]:
+    """Lengths of vectors, in single precision at least."""
+    return torch.linalg.vector_norm(rows, dim=-1, dtype=at_least_float32(rows[:0]).dtype)
+
+
 class HeadSource:
     """A factored head: the hidden layer of every (query, member) is formed once, and its noise with it."""
 
@@ -272,15 +292,21 @@ class HeadSource:
             self.pairs.query.unique_consecutive(return_counts=True)[1].cumsum(0) - 1
         ].bincount()
         common = counts.topk(min(self.shortlist, int((counts > 0).sum()))).indices
-        logits = at_least_float32(F.linear(hidden, weight[common].to(hidden.dtype)))
+        few = weight[common].to(hidden.dtype)
         own = at_least_float32((hidden * weight.to(hidden.dtype).index_select(0, self.target)).sum(-1))
-        if bias is not None:
-            logits, own = logits + bias[common], own + bias[self.target]
-        size = torch.maximum(own.abs(), logits.abs().amax(-1)).clamp_min(1)
-        logits = logits.masked_fill(common == self.target.unsqueeze(-1), NEG_INF)  # y is counted once
-        bound = own - torch.logaddexp(own, logits.logsumexp(-1))
-        # What rounding could hide; log f itself never exceeds 0.
-        slack = 8 * torch.finfo(hidden.dtype).eps * size
+        own = own if bias is None else own + bias[self.target]
+        logits = at_least_float32(F.linear(hidden, few))
+        log_sum = log_of_sum(logits, None if bias is None else bias[common])
+        listed = torch.zeros(len(weight), dtype=torch.bool, device=hidden.device).index_fill(0, common, True)
+        bound = own - torch.where(listed[self.target], log_sum, torch.logaddexp(own, log_sum))
+        # What rounding could hide of products, and of the sum; log f itself never exceeds 0.
+        size = vector_norms(hidden) * vector_norms(few).amax()
+        if (
+            hidden.dtype.itemsize < 4
+        ):  # sums of products are single precision there: what is rounded is the logit
+            size = torch.maximum(own.abs(), logits.abs().amax(-1))
+        size = size.clamp_min(1) if bias is None else size.clamp_min(1) + bias.abs().amax()
+        slack = 8 * torch.finfo(hidden.dtype).eps * size + len(common) * torch.finfo(out.dtype).eps
         bound = (bound + slack).clamp_max(0).nan_to_num(0.0)
         return out.flatten().index_copy(0, self.pairs.slot, bound.to(out.dtype)).view(out.shape)
 
