@@ -262,7 +262,7 @@ def log_of_sum(logits: Float[Tensor, "n V"], bias: Float[Tensor, "V"] | None) ->
 
 def vector_norms(rows: Float[Tensor, "n H"]) -> Float[Tensor, "n"]:
     """Lengths of vectors, in single precision at least."""
-    return at_least_float32(rows).norm(dim=-1)
+    return at_least_float32(rows).square().sum(-1).sqrt()
 
 
 class HeadSource:
