@@ -146,6 +146,15 @@ def test_resuming_as_something_else_is_refused(trained_run, demo_files):
         train(added, Run(trained_run), resume=True, overwrite=False)
 
 
+def test_how_outputs_are_searched_may_change_when_a_run_goes_on(trained_run, demo_files, tmp_path):
+    run = Run(tmp_path / "run")
+    shutil.copytree(trained_run, run.folder)
+    options = ["training.max_steps=60", "training.learning_rate=1e-2", "search.length_penalty=0.5"]
+    changed = tiny(demo_files, "variational-sample", *options)
+    train(changed, run, resume=True, overwrite=False)
+    assert Trained.load(run.folder).config.search.length_penalty == 0.5
+
+
 @pytest.mark.parametrize("name", ["variational-sample", "hard-sample"])
 def test_resuming_gives_the_weights_of_an_undisturbed_run(name, demo_files, tmp_path):
     options = ["training.learning_rate=1e-2"]

@@ -244,7 +244,7 @@ def adopt(model: nn.Module, source: Path, fingerprint: str) -> None:
 
 
 def require_same(asked: Recipe, trained: Recipe) -> None:
-    """Raise when a run is to go on as something else than it began; its length may change."""
+    """Raise when a run is to go on as something else than it began; its length and how it is searched may change."""
     free = (
         "epochs",
         "max_steps",
@@ -263,7 +263,7 @@ def require_same(asked: Recipe, trained: Recipe) -> None:
     )
     for key in dict.fromkeys([*right, *left]):
         ours, theirs = (json.dumps(side.get(key)) for side in (left, right))
-        if ours != theirs:
+        if ours != theirs and not key.startswith("search."):
             raise InputError(
                 f"--resume: this run was begun with {key} = {theirs}, the recipe now says {ours}"
             )
