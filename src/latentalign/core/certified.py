@@ -81,9 +81,8 @@ def certified_marginal(
         left = bound.flip(-1).logcumsumexp(-1).flip(-1).masked_fill(bound == NEG_INF, NEG_INF)
         found = source.log_likelihood(order[..., :1], exists.any(-1, keepdim=True)).squeeze(-1)
         found = found + prior.log_probs.detach().gather(-1, order[..., :1]).squeeze(-1)
-        too_large = (bound[..., 0] - found).clamp_min(
-            0
-        )  # the first one's bound: the others' are as loose, we guess
+        # By how much the first one's bound is; those of the others are as loose, we guess.
+        too_large = (bound[..., 0] - found).clamp_min(0)
         needed = (left > (math.log(tolerance) if tolerance else NEG_INF) + found.unsqueeze(-1)).sum(-1)
         needed = needed.clamp_min(1).minimum(exists.sum(-1))
         sampled = needed > members if tail == "sample" else torch.zeros_like(needed, dtype=torch.bool)
@@ -105,7 +104,7 @@ def certified_marginal(
         unvisited = ~chosen[..., : order.shape[-1]] & (bound > NEG_INF) & ~sampled.unsqueeze(-1)
         share = (bound - (too_large + value).unsqueeze(-1)).clamp_max(0).exp().masked_fill(~unvisited, 0.0)
         held = torch.zeros_like(share).scatter(-1, order, share)
-    guess = (held * (prior.log_probs.masked_fill(held == 0, 0.0))).sum(-1)
+    guess = (held * prior.log_probs.masked_fill(held == 0, 0.0)).sum(-1)
     return Certified(value, value + (guess - guess.detach()), gap, visited + sampled)
 
 
