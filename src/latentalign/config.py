@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo
+from pydantic_core import to_jsonable_python
 
 from latentalign.errors import InputError
 from latentalign.textfiles import read_lines
@@ -101,6 +102,15 @@ def flattened(model: BaseModel) -> dict[str, Any]:
                 yield prefix + name, value
 
     return dict(keys(json.loads(model.model_dump_json()), ""))
+
+
+def default_of(model: BaseModel, key: str) -> Any:
+    """What a key, joined by dots, is if nobody gives it, as JSON knows it; None where it must be given."""
+    *sections, name = key.split(".")
+    for section in sections:
+        model = getattr(model, section)
+    field = type(model).model_fields[name]
+    return None if field.is_required() else to_jsonable_python(field.get_default(call_default_factory=True))
 
 
 def _recipe_text(recipe: Path | str) -> tuple[str, Path]:

@@ -64,6 +64,20 @@ def test_a_row_with_settings_of_its_own_is_another_row(tmp_path):
         require_same_settings(plan(tmp_path, rows=(Row("soft", "soft", ("model.dropout=0",)),)))
 
 
+def test_a_setting_younger_than_a_row_was_at_its_default(tmp_path):
+    made = plan(tmp_path)
+    for key in made.settings(SOFT)["shared"]:
+        recipes.default_of(made.config, key)
+    finish(made, SOFT, 0)
+    path = made.settings_of("soft", 0)
+    settings = json.loads(path.read_text())
+    del settings["shared"]["training.compile"]
+    path.write_text(json.dumps(settings))
+    require_same_settings(made)
+    with pytest.raises(InputError, match=r"\(training.compile = False, now True\)"):
+        require_same_settings(plan(tmp_path, "training.compile=true"))
+
+
 def test_a_folder_may_be_moved_and_a_row_of_unknown_settings_is_refused(tmp_path):
     (tmp_path / "here").mkdir()
     finish(plan(tmp_path / "here"), SOFT, 0)

@@ -193,7 +193,10 @@ def finished_rows(plan: Plan) -> list[dict[str, Any]]:
 
 
 def require_same_settings(plan: Plan) -> None:
-    """Raise when the folder holds rows that were trained, or begun, in another way."""
+    """Raise when the folder holds rows that were trained, or begun, in another way.
+
+    A setting younger than such a row was at its default for it.
+    """
     planned = {(row.name, seed): row for row, seed in plan.work()}
     names = {path.stem for folder in ("rows", "settings") for path in (plan.out / folder).glob("*.json")}
     for name in sorted(names):
@@ -205,6 +208,8 @@ def require_same_settings(plan: Plan) -> None:
         before = json.loads(path.read_bytes())
         known = planned.get((row, int(seed)))
         now = plan.settings(known or Row(row, row))
+        for key in now["shared"].keys() - before["shared"].keys():  # it did not exist then
+            before["shared"][key] = recipes.default_of(plan.config, key)
         keys = sorted(before["shared"].keys() | now["shared"].keys())
         changed = [
             f"{key} = {before['shared'].get(key)!r}, now {now['shared'].get(key)!r}"
