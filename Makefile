@@ -36,7 +36,7 @@ $(USABLE): pyproject.toml constraints.txt
 	touch $@
 
 $(READY): $(USABLE)
-	$(PIP) -e ".[dev,vqa]"
+	$(PIP) -e ".[dev,vqa,serve]"
 	touch $@
 
 clean:

@@ -12,6 +12,7 @@ MAY_IMPORT = {
     "nn": {"core", "nn"},
     "search": {"core", "search", "errors"},
     "training": {"core", "nn", "training", "errors", "config"},
+    "serving": {"serving", "errors"},
     "data": {"data", "errors", "textfiles"},
     "reproduction": {"core", "training", "reproduction", "errors", "config"},
     "nmt": {
@@ -25,9 +26,21 @@ MAY_IMPORT = {
         "textfiles",
         "search",
         "reproduction",
+        "serving",
     },
     "bench": {"core", "nn", "training", "nmt", "bench", "errors", "config", "search", "textfiles"},
-    "vqa": {"core", "nn", "training", "data", "vqa", "errors", "config", "textfiles", "reproduction"},
+    "vqa": {
+        "core",
+        "nn",
+        "training",
+        "data",
+        "vqa",
+        "errors",
+        "config",
+        "textfiles",
+        "reproduction",
+        "serving",
+    },
 }
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -265,3 +268,25 @@ def test_reproduce_trains_rows_writes_tables_and_never_trains_twice(tmp_path, fi
     assert results[1]["ppl"] == pytest.approx(results[1]["ppl_exact"], rel=1e-5)
     assert b"finished before" in run(*arguments).stderr
     assert "| marginal |" in (tmp_path / "out" / "tables.md").read_text()
+
+
+def test_serve_says_where_it_listens_and_what_is_wrong(model, tmp_path):
+    pytest.importorskip("uvicorn")
+    refused = run("serve", model, "--features", tmp_path / "f", code=2)
+    assert b"--features and --images are of question answering" in refused.stderr
+    assert b"run directory" in run("serve", tmp_path / "none", code=4).stderr
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert (
+            b"cannot listen on 127.0.0.1, port %d" % port
+            in run("serve", model, "--port", port, code=2).stderr
+        )
+    command = [sys.executable, "-m", "latentalign", "serve", model, "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        said = process.stderr.readline().decode()
+        address = re.search(r"open (http://127.0.0.1:\d+) in a browser", said)[1]
+        with urllib.request.urlopen(f"{address}/api/about", timeout=60) as answer:
+            assert json.load(answer)["objective"] == "variational-sample"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+        assert process.stderr.read() == b""

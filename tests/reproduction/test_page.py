@@ -1,19 +1,13 @@
 """The page stands alone, and in a browser its switches switch."""
 
 import base64
-import html
-import json
 import re
-import shutil
-import subprocess
 
 import pytest
 
 from latentalign.errors import InputError
 from latentalign.reproduction.page import Page, Section, render, require_free
 from latentalign.reproduction.tables import Cell, Table
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 def matrix(*rows):
@@ -118,18 +112,11 @@ out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(ou
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: install the package chromium")
 @pytest.mark.parametrize("width", [1200, 390])
-def test_switches_change_what_is_shown(page, tmp_path, width):
+def test_switches_change_what_is_shown(page, browse, tmp_path, width):
     path = tmp_path / "page.html"
     path.write_text(render(page) + PROBE, encoding="utf-8")
-    command = [
-        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-        "--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path / 'profile'}",
-        f"--window-size={width},900", "--dump-dom", path.as_uri(),
-    ]  # fmt: skip
-    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    seen = json.loads(html.unescape(re.search(r'<pre id="seen">(.*?)</pre>', dom)[1]))
+    seen = browse(path.as_uri(), width)
     assert seen["posterior"] == [1, 0, 0, 1]
     assert seen["prior"] == pytest.approx([0.8, 0.2, 0.1, 0.9], abs=0.003)
     assert float(seen["entropy"]) == pytest.approx(0.50, abs=0.01)

@@ -20,6 +20,7 @@ from latentalign.cli import (
     features,
     report,
     reproduce,
+    serve,
     train,
     translate,
 )  # fmt: skip
@@ -34,8 +35,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 COMMANDS = (
-    reproduce, train, evaluate, translate, align, answer, aer, accuracy, diagnose, report, data, features, check_data,
-    bench,
+    reproduce, train, evaluate, translate, align, answer, aer, accuracy, diagnose, report, serve, data, features,
+    check_data, bench,
 )  # fmt: skip
 for module in COMMANDS:
     app.command(module.NAME)(module.command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,18 @@ def pictured(trained: Trained, split_name: str, sentences: int) -> list[dict[str
     pairs = list(read_parallel(split.source, split.target))
     gold = read_gold(split.gold, one_based=split.gold_one_based, sentences=len(pairs)) if split.gold else None
     chosen = spread(pairs, sentences)
-    encoded = encode_pairs(trained, [pairs[i][0] for i in chosen], [pairs[i][1] for i in chosen])
+    shown = shown_pairs(trained, [pairs[i] for i in chosen], packed)
+    links = [gold_links(gold[i]) if gold is not None else {} for i in chosen]
+    return [
+        {"sentence": i + 1, **record, **found} for i, record, found in zip(chosen, shown, links, strict=True)
+    ]
+
+
+def shown_pairs(
+    trained: Trained, pairs: Sequence[tuple[str, str]], form: Callable[[np.ndarray], Any]
+) -> list[dict[str, Any]]:
+    """Words, subwords and every alignment of sentence pairs that have words on both sides; matrices in some form."""
+    encoded = encode_pairs(trained, [s for s, _ in pairs], [t for _, t in pairs])
     using = ["prior"]
     if trained.model.inference is not None:
         using.append("inferred")
@@ -97,19 +108,17 @@ def pictured(trained: Trained, split_name: str, sentences: int) -> list[dict[str
         using.append("posterior")
     matrices = subword_matrices(trained, encoded, using)
     found = []
-    for number, pair, by_name in zip(chosen, encoded, matrices, strict=True):
-        record: dict[str, Any] = {"sentence": number + 1}
-        record["source"], record["target"] = (trained.tokenizer.words(side) for side in pairs[number])
+    for texts, pair, by_name in zip(pairs, encoded, matrices, strict=True):
+        record: dict[str, Any] = {}
+        record["source"], record["target"] = (trained.tokenizer.words(side) for side in texts)
         record["matrices"] = {
-            name: packed(word_links(m, pair.source.words, pair.target.words).probability)
+            name: form(word_links(m, pair.source.words, pair.target.words).probability)
             for name, m in by_name.items()
         }
         if trained.config.tokenizer.kind != "words":
             record["source_pieces"] = trained.tokenizer.source_pieces(pair.source.ids)
             record["target_pieces"] = trained.tokenizer.target_pieces(pair.target.ids)
-            record["piece_matrices"] = {name: packed(m) for name, m in by_name.items()}
-        if gold is not None:
-            record |= gold_links(gold[number])
+            record["piece_matrices"] = {name: form(m) for name, m in by_name.items()}
         found.append(record)
     return found
 

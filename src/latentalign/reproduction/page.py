@@ -43,6 +43,13 @@ class Page:
     """Questions about pictures by row: regions, their probabilities, and what would be said of each."""
     pictures: Mapping[str, str] = field(default_factory=dict)
     """Pictures by their ids, as addresses that hold their own data."""
+    form: str = ""
+    """An asset that asks a server, whose answers fill the viewers: a page that is served, not kept."""
+
+    @property
+    def shows_looks(self) -> bool:
+        """Whether there is a viewer of pictures."""
+        return bool(self.looks and (self.pictures or self.form))
 
 
 def table_sections(tables: Sequence[Table]) -> list[Section]:
@@ -75,13 +82,14 @@ def render(page: Page) -> str:
         "summary": html.escape(page.summary),
         "made": f"latentalign {version('latentalign')}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "style": asset("report.css"),
-        "script": asset("report.js"),
+        "script": asset("report.js") + (asset("serve.js") if page.form else ""),
         "contents": contents(page),
-        "viewer": (asset("viewer.html") if page.alignments else "")
-        + (asset("looks.html") if page.pictures else ""),
+        "viewer": (asset(page.form) if page.form else "")
+        + (asset("viewer.html") if page.alignments else "")
+        + (asset("looks.html") if page.shows_looks else ""),
         "sections": "\n".join(section(s) for s in page.sections),
         "data": embedded(page.alignments),
-        "looks": embedded({"models": page.looks, "pictures": page.pictures} if page.pictures else {}),
+        "looks": embedded({"models": page.looks, "pictures": page.pictures} if page.shows_looks else {}),
     }
     # One pass: what is put in is never looked at again.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], asset("report.html"))
@@ -97,8 +105,10 @@ def anchor(title: str) -> str:
 
 
 def contents(page: Page) -> str:
-    """Links to all sections."""
-    first = [*(["Alignments"] if page.alignments else []), *(["Where it looks"] if page.pictures else [])]
+    """Links to all sections; a page that is served has one or two."""
+    if page.form:
+        return ""
+    first = [*(["Alignments"] if page.alignments else []), *(["Where it looks"] if page.shows_looks else [])]
     titles = [*first, *(s.title for s in page.sections)]
     return "".join(f'<li><a href="#{anchor(t)}">{html.escape(t)}</a></li>' for t in titles)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from latentalign.vqa.data import Corpus, Example, SplitConfig
 from latentalign.vqa.metrics import answers
-from latentalign.vqa.questions import Annotation, read_questions
+from latentalign.vqa.questions import Annotation, Question, read_questions
 from latentalign.vqa.task import Trained
 
 
@@ -14,8 +15,12 @@ def answer_questions(
     trained: Trained, questions: Path, features: Path, *, predict: str | None = None
 ) -> dict[int, str]:
     """The likeliest answer of every question of a file, by its id."""
-    asked = read_questions(questions)
-    examples = [Example(q, Annotation(q.question_id, q.image_id, "", "", (), ())) for q in asked]
     split = SplitConfig(questions=questions, annotations=questions, features=features)
-    corpus = Corpus(examples, trained.vocabulary, split, max_regions=trained.config.data.max_regions)
+    corpus = unanswered(trained, read_questions(questions), split)
     return answers(trained, corpus, predict or trained.objective.predict)
+
+
+def unanswered(trained: Trained, questions: Sequence[Question], split: SplitConfig) -> Corpus:
+    """Questions that no human answered, about pictures of a split's features file."""
+    examples = [Example(q, Annotation(q.question_id, q.image_id, "", "", (), ())) for q in questions]
+    return Corpus(examples, trained.vocabulary, split, max_regions=trained.config.data.max_regions)

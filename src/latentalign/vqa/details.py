@@ -55,15 +55,9 @@ def looks(
     chosen = usable[np.linspace(0, len(usable) - 1, min(questions, len(usable))).astype(int)]
     targets = np.array([min(v, key=lambda a, v=v: (-v[a], a)) for v in (corpus.votes[i] for i in chosen)])
     batch = corpus.batch(chosen, targets)
-    latent = trained.model.latent(batch.to(trained.device))
-    says = said(trained, batch)
-    looked = {"prior": latent.prior.mean, "posterior": exact_posterior(latent).mean}
-    if latent.inferred is not None:
-        looked["inferred"] = latent.inferred.mean
     found = []
-    for row, i in enumerate(chosen):
+    for row, (i, seen) in enumerate(zip(chosen, regions_seen(trained, batch), strict=True)):
         example = corpus.examples[i]
-        present = batch.region_mask[row]
         found.append(
             {
                 "question_id": example.question.question_id,
@@ -71,8 +65,26 @@ def looks(
                 "question": example.question.question,
                 "answer": trained.vocabulary.answers[int(targets[row])],
                 "predicted": predicted[example.question.question_id],
-                "boxes": batch.boxes[row][present].tolist(),
                 "gold": [list(box) for box in example.annotation.regions],
+                **seen,
+            }
+        )
+    return found
+
+
+@torch.no_grad()
+def regions_seen(trained: Trained, batch: Batch) -> list[dict[str, Any]]:
+    """For every question its regions, their probabilities given its answer, and what would be said of each."""
+    latent = trained.model.latent(batch.to(trained.device))
+    says = said(trained, batch)
+    looked = {"prior": latent.prior.mean, "posterior": exact_posterior(latent).mean}
+    if latent.inferred is not None:
+        looked["inferred"] = latent.inferred.mean
+    found = []
+    for row, present in enumerate(batch.region_mask):
+        found.append(
+            {
+                "boxes": batch.boxes[row][present].tolist(),
                 "looks": {name: mean[row].cpu()[present].tolist() for name, mean in looked.items()},
                 "says": [says[row][t] for t in range(len(present)) if present[t]],
             }

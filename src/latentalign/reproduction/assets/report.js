@@ -23,11 +23,14 @@ for (const table of document.querySelectorAll("table.sortable")) {
   }));
 }
 
-/* Alignments. */
-const models = JSON.parse(document.getElementById("data").textContent);
-if (Object.keys(models).length) viewer();
+const some = records => Object.values(records ?? {}).some(list => list.length);
 
-function viewer() {
+/* Alignments. */
+const aligned = JSON.parse(document.getElementById("data").textContent);
+if (some(aligned)) viewer(aligned);
+
+/* Draw the alignments of every model; gives back a function that turns to the last sentence, when there is one more. */
+function viewer(models) {
   const at = id => document.getElementById(id);
   const VIEWS = [
     ["soft", "soft attention"], ["prior", "prior p"], ["inferred", "inferred q"], ["posterior", "exact posterior"],
@@ -49,6 +52,7 @@ function viewer() {
   at("previous").addEventListener("click", () => step(-1));
   at("next").addEventListener("click", () => step(1));
   draw();
+  return () => { state.sentence = models[state.model].length - 1; draw(); };
 
   function radios(group, choices) {
     for (const [value, text] of choices) {
@@ -92,7 +96,8 @@ function viewer() {
       for (const [i, j] of record.possible) matrix[j * columns + i] = 0.5;
       return matrix;
     }
-    return Float64Array.from(bytes((unit === "words" ? record.matrices : record.piece_matrices)[name]), x => x / 255);
+    const kept = (unit === "words" ? record.matrices : record.piece_matrices)[name];  // bytes, or rows of numbers
+    return Array.isArray(kept) ? Float64Array.from(kept.flat()) : Float64Array.from(bytes(kept), x => x / 255);
   }
 
   function controls() {
@@ -218,8 +223,9 @@ function viewer() {
 
 /* Pictures: where a model looks, and what it would say if it looked there. */
 const seenData = JSON.parse(document.getElementById("seen-data").textContent);
-if (seenData.models) lookViewer(seenData.models, seenData.pictures);
+if (some(seenData.models)) lookViewer(seenData.models, seenData.pictures);
 
+/* Draw the regions of every question; gives back a function that turns to the last one, when there is one more. */
 function lookViewer(models, pictures) {
   const at = id => document.getElementById(id);
   const VIEWS = [["prior", "prior p"], ["inferred", "inferred q"], ["posterior", "exact posterior"]];
@@ -239,6 +245,7 @@ function lookViewer(models, pictures) {
   at("look-previous").addEventListener("click", () => step(-1));
   at("look-next").addEventListener("click", () => step(1));
   draw();
+  return () => { state.question = models[state.model].length - 1; draw(); };
 
   function step(by) {
     const count = models[state.model].length;
@@ -261,7 +268,9 @@ function lookViewer(models, pictures) {
       at(`look-${value}`).checked = value === state.using;
       at(`look-${value}`).disabled = !(value in record.looks);
     }
-    at("look-answer").textContent = `It says ${record.predicted}; most people say ${record.answer}.`;
+    at("look-answer").textContent = record.answer !== undefined
+      ? `It says ${record.predicted}; most people say ${record.answer}.`
+      : `It says ${record.predicted}; q and posterior are given the answer ${record.given}.`;
     const box = at("look"), image = document.createElement("img");
     box.style.setProperty("--hue", `var(--${state.using})`);
     Object.assign(image, { src: pictures[record.image_id], alt: `picture ${record.image_id}` });

@@ -1,0 +1,92 @@
+"""Translating and aligning behind a page."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import FastAPI
+from pydantic import Field, StringConstraints
+
+from latentalign.errors import InputError
+from latentalign.nmt.details import shown_pairs
+from latentalign.nmt.task import Trained
+from latentalign.nmt.translate import Settings, translate_lines
+from latentalign.reproduction.page import Page, render
+from latentalign.serving import Asking, application
+
+Line = Annotated[str, StringConstraints(max_length=2000)]
+MOST = 100
+"""Sentences of one request."""
+
+
+class Translate(Asking):
+    """Sentences to translate; what is not given is as in the run's recipe."""
+
+    source: list[Line] = Field(max_length=MOST)
+    predict: str | None = None
+    beam: int | None = Field(None, ge=1, le=50)
+    length_penalty: float | None = Field(None, ge=0, le=10)
+    nbest: int = Field(1, ge=1, le=50)
+
+
+class SentencePair(Asking):
+    """A sentence and a translation of it, by whomever."""
+
+    source: Line
+    target: Line
+
+
+class Align(Asking):
+    """Sentence pairs to align."""
+
+    pairs: list[SentencePair] = Field(max_length=MOST)
+
+
+def served(trained: Trained, title: str) -> FastAPI:
+    """A translation model, its page at `/`."""
+    objective = trained.config.objective.name
+    about = {
+        "title": title, "task": "translation", "objective": objective, "predict": trained.objective.predict,
+        "beam": trained.config.search.beam, "length_penalty": trained.config.search.length_penalty,
+    }  # fmt: skip
+    summary = f"Trained with the objective {objective}, predicting with {trained.objective.predict}"
+    app = application(render(Page(title, summary, (), {objective: []}, form="translate.html")), about)
+
+    @app.post("/api/translate")
+    def translate(asked: Translate) -> dict[str, Any]:
+        """The best translations of every sentence, with log-probabilities; as many lists as sentences."""
+        settings = Settings(asked.predict, asked.beam, asked.length_penalty, asked.nbest)
+        lines = [on_one_line(text) for text in asked.source]
+        with app.state.model:
+            found = list(translate_lines(trained, lines, settings))
+        return {
+            "translations": [
+                [{"text": t.text, "log_prob": t.log_prob, "score": t.score} for t in best[: asked.nbest]]
+                for best in found
+            ]
+        }
+
+    @app.post("/api/align")
+    def align(asked: Align) -> dict[str, Any]:
+        """Words, subwords and every alignment of the pairs: rows are target words, columns source words."""
+        pairs = [(on_one_line(pair.source), on_one_line(pair.target)) for pair in asked.pairs]
+        for number, pair in enumerate(pairs):
+            for side, text in zip(("source", "target"), pair, strict=True):
+                if not trained.tokenizer.words(text):
+                    raise InputError(f"pairs.{number}.{side}: there is no word in it")
+        with app.state.model:
+            return {"alignments": shown_pairs(trained, pairs, rounded)}
+
+    return app
+
+
+def on_one_line(text: str) -> str:
+    """A sentence whose line breaks are spaces."""
+    return " ".join(text.split())
+
+
+def rounded(matrix: np.ndarray) -> list[list[float]]:
+    """Probabilities as lists."""
+    found: list[list[float]] = matrix.round(6).tolist()
+    return found

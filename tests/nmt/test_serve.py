@@ -1,0 +1,122 @@
+"""A served translation model: its addresses, its refusals, and its page in a browser."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fastapi.responses import HTMLResponse
+
+from latentalign.nmt.align import encode_pairs, in_order
+from latentalign.nmt.serve import served
+from latentalign.nmt.translate import Settings, translate_lines
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def lines(demo_files):
+    return (demo_files / "test.de").read_text().splitlines()[:3]
+
+
+def test_what_is_served_is_what_the_commands_give(trained, lines, serving):
+    with serving(served(trained, "a <title>")) as client:
+        assert b"a &lt;title&gt;" in client("/")[1]
+        about = client.found("/api/about")
+        assert (about["objective"], about["predict"], about["beam"]) == ("variational-sample", "exact", 5)
+        asked = {"source": [*lines, " \n "], "nbest": 2, "beam": 4, "predict": "kmax:3"}
+        found = client.found("/api/translate", asked)["translations"]
+        expected = list(translate_lines(trained, [*lines, ""], Settings("kmax:3", beam=4, nbest=2)))
+        assert [[t["text"] for t in best] for best in found] == [[t.text for t in best] for best in expected]
+        assert found[0][0]["log_prob"] == pytest.approx(expected[0][0].log_prob)
+        assert found[3] == [{"text": "", "log_prob": 0.0, "score": 0.0}]
+        targets = [best[0]["text"] or "the" for best in found[:3]]
+        pairs = [{"source": s, "target": t} for s, t in zip(lines, targets, strict=True)]
+        records = client.found("/api/align", {"pairs": pairs})["alignments"]
+        for name in ("prior", "inferred", "posterior"):
+            known = in_order(trained, encode_pairs(trained, lines, targets), name)
+            for record, alignment in zip(records, known, strict=True):
+                np.testing.assert_allclose(record["matrices"][name], alignment.probability, atol=1e-6)
+                assert np.shape(record["matrices"][name]) == (len(record["target"]), len(record["source"]))
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        ("/api/translate", {"source": ["a"], "bem": 3}, "bem: "),
+        ("/api/translate", {"source": "a"}, "source: "),
+        ("/api/translate", {"source": ["a" * 3000]}, "source.0: "),
+        ("/api/translate", {"source": ["a"], "predict": "guess"}, "predict must be"),
+        ("/api/translate", {"source": ["a"], "beam": 2, "nbest": 3}, "nbest is 3"),
+        ("/api/align", {"pairs": [{"source": "a", "target": " "}]}, "pairs.0.target: there is no word in it"),
+        ("/api/align", [], "body: "),
+    ],
+)
+def test_bad_questions_are_named(trained, serving, path, body, message):
+    with serving(served(trained, "title")) as client:
+        assert client.refused(path, body).startswith(message)
+
+
+PROBE = """
+<script>
+const pause = () => new Promise(go => setTimeout(go, 20));
+const wait = async ready => { for (let n = 0; n < 500 && !ready(); n++) await pause(); };
+const at_ = id => document.getElementById(id), seen = {};
+const share = cell => Number(cell.style.getPropertyValue("--share"));
+const shares = () => [...document.querySelectorAll("#matrix td.p i")].map(share);
+(async () => {
+  seen.hidden = at_("alignments").hidden;
+  await wait(() => !at_("align").disabled);
+  at_("source").value = SENTENCE;
+  at_("ask").requestSubmit();
+  await wait(() => !at_("alignments").hidden);
+  seen.outputs = [...document.querySelectorAll("#outputs button")].map(x => x.textContent);
+  seen.target = at_("target").value;
+  seen.words = [...document.querySelectorAll("#matrix thead th span")].map(x => x.textContent);
+  seen.posterior = shares();
+  at_("using-prior").click();
+  seen.prior = shares();
+  at_("target").value = "the the";
+  at_("align").click();
+  await wait(() => at_("sentence").options.length === 2);
+  seen.rows = [...document.querySelectorAll("#matrix tbody th")].map(x => x.textContent);
+  at_("beam").value = 2; at_("predict").value = "soft"; at_("ask").requestSubmit();
+  await wait(() => at_("sentence").options.length === 3);
+  seen.fewer = document.querySelectorAll("#outputs button").length;
+  at_("target").value = " "; at_("align").click();
+  await wait(() => at_("fault").textContent);
+  seen.fault = at_("fault").textContent;
+  seen.wide = document.documentElement.scrollWidth <= window.innerWidth;
+  const out = document.createElement("pre");
+  out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
+})();
+</script>
+"""
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_the_page_translates_aligns_and_says_what_is_wrong(trained, lines, serving, browse, width):
+    search = trained.config.search.model_copy(
+        update={"length_penalty": 9.0}
+    )  # it has learnt little: to say something
+    app = served(replace(trained, config=trained.config.model_copy(update={"search": search})), "title")
+    with serving(app) as client:
+        page = client("/")[1].decode() + PROBE.replace("SENTENCE", json.dumps(lines[0]))
+        app.get("/probe", response_class=HTMLResponse)(lambda: page)
+        best = [
+            t["text"]
+            for t in client.found("/api/translate", {"source": lines[:1], "nbest": 5})["translations"][0]
+        ]
+        pair = {"source": lines[0], "target": best[0]}
+        record = client.found("/api/align", {"pairs": [pair]})["alignments"][0]
+        seen = browse(client.address + "/probe", width)
+    assert seen["hidden"]
+    assert seen["outputs"] == [text or "(nothing)" for text in best]
+    assert seen["target"] == best[0]
+    assert seen["words"] == [*record["source"], "entropy"]
+    for name in ("prior", "posterior"):
+        assert seen[name] == pytest.approx(np.ravel(record["matrices"][name]), abs=6e-4)
+    assert seen["rows"] == ["the", "the"]
+    assert seen["fewer"] == 2
+    assert seen["fault"] == "pairs.0.target: there is no word in it"
+    assert seen["wide"]
