@@ -12,7 +12,7 @@ MAY_IMPORT = {
     "nn": {"core", "nn"},
     "search": {"core", "search", "errors"},
     "training": {"core", "nn", "training", "errors", "config"},
-    "serving": {"serving", "errors"},
+    "serving": {"serving", "core", "errors"},
     "data": {"data", "errors", "textfiles"},
     "reproduction": {"core", "training", "reproduction", "errors", "config"},
     "nmt": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import shutil
@@ -9,8 +10,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -283,10 +287,28 @@ def test_serve_says_where_it_listens_and_what_is_wrong(model, tmp_path):
         )
     command = [sys.executable, "-m", "latentalign", "serve", model, "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
-        said = process.stderr.readline().decode()
-        address = re.search(r"open (http://127.0.0.1:\d+) in a browser", said)[1]
-        with urllib.request.urlopen(f"{address}/api/about", timeout=60) as answer:
-            assert json.load(answer)["objective"] == "variational-sample"
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
-        assert process.stderr.read() == b""
+        try:
+            said = process.stderr.readline().decode()
+            address = re.search(r"open (http://127.0.0.1:\d+) in a browser", said)[1]
+            with urllib.request.urlopen(f"{address}/api/about", timeout=60) as answer:
+                assert json.load(answer)["objective"] == "variational-sample"
+            stranger = urllib.request.Request(address, headers={"Host": "elsewhere.example"})
+            with pytest.raises(urllib.error.HTTPError, match="400"):
+                urllib.request.urlopen(stranger, timeout=60)
+            long = json.dumps({"source": ["Hund " * 390] * 100, "beam": 50}).encode()
+            asking = urllib.request.Request(
+                f"{address}/api/translate", long, {"Content-Type": "application/json"}
+            )
+            threading.Thread(target=suppressed, args=(asking,)).start()
+            time.sleep(2)  # a computation of minutes is under way
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 0
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
+
+
+def suppressed(request: urllib.request.Request) -> None:
+    """Ask, whatever comes of it."""
+    with suppress(OSError, http.client.HTTPException):
+        urllib.request.urlopen(request, timeout=60)

@@ -1,15 +1,28 @@
 """A served translation model: its addresses, its refusals, and its page in a browser."""
 
 import json
+import sys
+import urllib.error
+import urllib.request
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+pytest.importorskip("fastapi")
 from fastapi.responses import HTMLResponse
 
 from latentalign.nmt.align import encode_pairs, in_order
-from latentalign.nmt.serve import served
-from latentalign.nmt.translate import Settings, translate_lines
+from latentalign.nmt.serve import served, told
+from latentalign.nmt.task import Trained, train
+from latentalign.nmt.tokenizer import Tokenizer, TokenizerConfig
+from latentalign.nmt.translate import Settings, Translation, translate_lines
+from latentalign.training.run import Run
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from toy import tiny
 
 pytestmark = pytest.mark.slow
 
@@ -46,15 +59,62 @@ def test_what_is_served_is_what_the_commands_give(trained, lines, serving):
         ("/api/translate", {"source": ["a"], "bem": 3}, "bem: "),
         ("/api/translate", {"source": "a"}, "source: "),
         ("/api/translate", {"source": ["a" * 3000]}, "source.0: "),
-        ("/api/translate", {"source": ["a"], "predict": "guess"}, "predict must be"),
+        ("/api/translate", {"source": ["a"], "predict": "guess"}, "predict: predict must be"),
+        ("/api/translate", {"source": ["a"], "predict": "sample:1001"}, "predict: at most sample:1000"),
+        ("/api/translate", {"source": ["a"] * 101}, "source: "),
         ("/api/translate", {"source": ["a"], "beam": 2, "nbest": 3}, "nbest is 3"),
         ("/api/align", {"pairs": [{"source": "a", "target": " "}]}, "pairs.0.target: there is no word in it"),
+        ("/api/align", {"pairs": [{"source": "a " * 300, "target": "b " * 300}]}, "pairs: "),
         ("/api/align", [], "body: "),
     ],
 )
 def test_bad_questions_are_named(trained, serving, path, body, message):
     with serving(served(trained, "title")) as client:
         assert client.refused(path, body).startswith(message)
+
+
+def test_what_is_not_json_or_not_there_is_said(trained, serving):
+    with serving(served(trained, "title")) as client:
+        for content, status in ((b'{"source": [', 422), (b"[" * 100_000, 400)):
+            request = urllib.request.Request(client.address + "/api/translate", content)
+            request.add_header("Content-Type", "application/json")
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(request, timeout=60)
+            with refused.value as answer:
+                assert answer.code == status
+                assert "error" in json.load(answer)
+        assert client("/api/nothing") == (404, b'{"error":"Not Found"}')
+
+
+def test_segmented_text_is_aligned_by_its_pieces(trained, tmp_path):
+    (tmp_path / "text").write_text("low@@ er\n")
+    kind = TokenizerConfig(kind="segmented")
+    tokenizer = Tokenizer.learn(kind, tmp_path / "text", tmp_path / "text")
+    segmented = replace(
+        trained, tokenizer=tokenizer, config=trained.config.model_copy(update={"tokenizer": kind})
+    )
+    one = Translation("lower", 0.0, 0.0, tuple(tokenizer.encode_target("low@@ er").ids))
+    assert told(segmented, one) == {"text": "lower", "log_prob": 0.0, "score": 0.0, "segmented": "low@@ er"}
+
+
+@pytest.mark.parametrize(
+    ("objective", "kind", "using"),
+    [("soft", "words", {"prior", "posterior"}), ("relaxed", "bpe", {"prior", "inferred"})],
+)
+def test_every_kind_of_model_is_served_with_the_alignments_it_has(
+    demo_files, tmp_path, lines, serving, objective, kind, using
+):
+    config = tiny(demo_files, objective, "training.max_steps=2", f"tokenizer.kind={kind}")
+    train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    with serving(served(Trained.load(tmp_path / "run"), "title")) as client:
+        assert len(client.found("/api/translate", {"source": lines})["translations"]) == len(lines)
+        pair = {"source": lines[0], "target": "the dog"}
+        record = client.found("/api/align", {"pairs": [pair]})["alignments"][0]
+        assert record["matrices"].keys() == using
+        assert ("piece_matrices" in record) == (kind == "bpe")
+        if kind == "bpe":
+            many = "\U0001f600" * 600
+            assert client.refused("/api/translate", {"source": ["a", many]}).startswith("source.1: ")
 
 
 PROBE = """
@@ -66,22 +126,24 @@ const share = cell => Number(cell.style.getPropertyValue("--share"));
 const shares = () => [...document.querySelectorAll("#matrix td.p i")].map(share);
 (async () => {
   seen.hidden = at_("alignments").hidden;
-  await wait(() => !at_("align").disabled);
+  await wait(() => !at_("try").hasAttribute("aria-busy"));
   at_("source").value = SENTENCE;
-  at_("ask").requestSubmit();
+  at_("ask").requestSubmit(); at_("ask").requestSubmit(); at_("source").value = "meanwhile another";
   await wait(() => !at_("alignments").hidden);
+  at_("source").value = SENTENCE;
   seen.outputs = [...document.querySelectorAll("#outputs button")].map(x => x.textContent);
   seen.target = at_("target").value;
   seen.words = [...document.querySelectorAll("#matrix thead th span")].map(x => x.textContent);
+  seen.count = at_("sentence").options.length;
   seen.posterior = shares();
   at_("using-prior").click();
   seen.prior = shares();
   at_("target").value = "the the";
   at_("align").click();
-  await wait(() => at_("sentence").options.length === 2);
+  await wait(() => at_("sentence").options.length === 2 && !at_("try").hasAttribute("aria-busy"));
   seen.rows = [...document.querySelectorAll("#matrix tbody th")].map(x => x.textContent);
   at_("beam").value = 2; at_("predict").value = "soft"; at_("ask").requestSubmit();
-  await wait(() => at_("sentence").options.length === 3);
+  await wait(() => at_("sentence").options.length === 3 && !at_("try").hasAttribute("aria-busy"));
   seen.fewer = document.querySelectorAll("#outputs button").length;
   at_("target").value = " "; at_("align").click();
   await wait(() => at_("fault").textContent);
@@ -111,6 +173,7 @@ def test_the_page_translates_aligns_and_says_what_is_wrong(trained, lines, servi
         record = client.found("/api/align", {"pairs": [pair]})["alignments"][0]
         seen = browse(client.address + "/probe", width)
     assert seen["hidden"]
+    assert seen["count"] == 1  # asked twice at once
     assert seen["outputs"] == [text or "(nothing)" for text in best]
     assert seen["target"] == best[0]
     assert seen["words"] == [*record["source"], "entropy"]

@@ -1,6 +1,10 @@
 """A served question answering model: its addresses, its refusals, and its page in a browser."""
 
+from dataclasses import replace
+
 import pytest
+
+pytest.importorskip("fastapi")
 from fastapi.responses import HTMLResponse
 
 from latentalign.errors import InputError
@@ -29,10 +33,8 @@ def test_what_is_served_is_what_the_command_gives(app, trained, pictures, servin
             asked = {"image_id": question.image_id, "question": question.question, "top": 100}
             found = client.found("/api/answer", asked)
             assert found["answers"][0]["answer"] == expected[question.question_id] == found["look"]["given"]
-            shares = [a["probability"] for a in found["answers"]]
-            assert shares == sorted(shares, reverse=True)
-            if len(shares) == about["answers"]:
-                assert sum(shares) == pytest.approx(1, abs=1e-6)
+            assert about["answers"] < 100  # all of them came
+            assert sum(a["probability"] for a in found["answers"]) == pytest.approx(1, abs=1e-6)
             for name in ("prior", "inferred", "posterior"):
                 assert sum(found["look"]["looks"][name]) == pytest.approx(1, abs=1e-6)
 
@@ -61,7 +63,8 @@ def test_regions_are_looked_at_given_the_answer_named(app, trained, serving):
         ({"question": "?!"}, "question: there is no word in it"),
         ({"image_id": 123456}, "image_id: there are no features of image 123456"),
         ({"answer": "no such answer"}, "answer: 'no such answer' is not among"),
-        ({"predict": "guess"}, "predict must be"),
+        ({"predict": "guess"}, "predict: predict must be"),
+        ({"image_id": 10**30}, "image_id: there are no features of image 1000"),
         ({"queston": "what?"}, "queston: "),
     ],
 )
@@ -73,7 +76,9 @@ def test_bad_questions_are_named(app, trained, serving, change, message):
         )
 
 
-def test_features_must_be_there(trained, tmp_path):
+def test_features_and_pictures_asked_for_must_be_there(trained, tmp_path):
+    with pytest.raises(InputError, match="expected a folder of pictures"):
+        served(trained, "title", features=None, images=tmp_path / "none")
     with pytest.raises(InputError, match="no such features file"):
         served(trained, "title", features=tmp_path / "none.safetensors", images=None)
 
@@ -90,13 +95,16 @@ const at_ = id => document.getElementById(id), seen = {};
   seen.another = at_("image").value;
   at_("question").value = "what color is the wombat?";
   at_("ask").requestSubmit();
-  await wait(() => !at_("where-it-looks").hidden);
+  await wait(() => !at_("where-it-looks").hidden && !at_("try").hasAttribute("aria-busy"));
   seen.answers = [...document.querySelectorAll("#outputs button")].map(x => x.textContent);
   seen.fault = at_("fault").textContent;
   seen.told = at_("look-answer").textContent;
   seen.regions = document.querySelectorAll("#look button").length;
+  at_("question").value = "meanwhile another?";
   document.querySelectorAll("#outputs button")[1].click();
   await wait(() => at_("look-question").options.length === 2);
+  seen.asked = at_("look-question").selectedOptions[0].textContent;
+  seen.focused = document.activeElement.textContent;
   seen.other = at_("look-answer").textContent;
   await wait(() => document.querySelector("#look img").complete);
   seen.picture = document.querySelector("#look img").naturalWidth;
@@ -122,13 +130,18 @@ def test_the_page_asks_and_shows_where_the_model_looks(app, serving, browse, wid
     assert seen["fault"] == "never seen in training: wombat"
     assert seen["told"] == f"It says {best[0]}; q and posterior are given the answer {best[0]}."
     assert seen["other"] == f"It says {best[0]}; q and posterior are given the answer {best[1]}."
+    assert seen["asked"] == "what color is the wombat?"
+    assert seen["focused"] == best[1]
     assert seen["regions"] > 0
     assert seen["picture"] > 0
     assert seen["wide"]
 
 
-def test_without_pictures_regions_are_still_shown(trained, tmp_path, serving):
-    app = served(trained, "title", features=None, images=tmp_path / "none")
+def test_without_pictures_regions_are_still_shown(trained, serving):
+    data = trained.config.data
+    bare = data.model_copy(update={"test": data.test.model_copy(update={"images": None})})
+    bare_run = replace(trained, config=trained.config.model_copy(update={"data": bare}))
+    app = served(bare_run, "title", features=None, images=None)
     with serving(app) as client:
         image = client.found("/api/about")["image_ids"][0]
         look = client.found("/api/answer", {"image_id": image, "question": "what is it?"})["look"]

@@ -9,22 +9,25 @@ from fastapi import FastAPI
 from pydantic import Field, StringConstraints
 
 from latentalign.errors import InputError
+from latentalign.nmt.align import encode_pairs
 from latentalign.nmt.details import shown_pairs
 from latentalign.nmt.task import Trained
-from latentalign.nmt.translate import Settings, translate_lines
+from latentalign.nmt.translate import Settings, Translation, translate_lines
 from latentalign.reproduction.page import Page, render
-from latentalign.serving import Asking, application
+from latentalign.serving import Asking, Predict, application
 
 Line = Annotated[str, StringConstraints(max_length=2000)]
 MOST = 100
 """Sentences of one request."""
+CELLS = 50_000
+"""Of the alignment matrices of one request: its target subwords times their source subwords."""
 
 
 class Translate(Asking):
     """Sentences to translate; what is not given is as in the run's recipe."""
 
     source: list[Line] = Field(max_length=MOST)
-    predict: str | None = None
+    predict: Predict | None = None
     beam: int | None = Field(None, ge=1, le=50)
     length_penalty: float | None = Field(None, ge=0, le=10)
     nbest: int = Field(1, ge=1, le=50)
@@ -58,14 +61,14 @@ def served(trained: Trained, title: str) -> FastAPI:
         """The best translations of every sentence, with log-probabilities; as many lists as sentences."""
         settings = Settings(asked.predict, asked.beam, asked.length_penalty, asked.nbest)
         lines = [on_one_line(text) for text in asked.source]
+        for number, ids in enumerate(trained.tokenizer.source_ids(lines)):
+            if len(ids) > settings.max_source:
+                raise InputError(
+                    f"source.{number}: {len(ids)} tokens, at most {settings.max_source} are translated"
+                )
         with app.state.model:
             found = list(translate_lines(trained, lines, settings))
-        return {
-            "translations": [
-                [{"text": t.text, "log_prob": t.log_prob, "score": t.score} for t in best[: asked.nbest]]
-                for best in found
-            ]
-        }
+        return {"translations": [[told(trained, one) for one in best[: asked.nbest]] for best in found]}
 
     @app.post("/api/align")
     def align(asked: Align) -> dict[str, Any]:
@@ -75,10 +78,24 @@ def served(trained: Trained, title: str) -> FastAPI:
             for side, text in zip(("source", "target"), pair, strict=True):
                 if not trained.tokenizer.words(text):
                     raise InputError(f"pairs.{number}.{side}: there is no word in it")
+        encoded = encode_pairs(trained, [s for s, _ in pairs], [t for _, t in pairs])
+        cells = sum(len(pair.source.ids) * len(pair.target.ids) for pair in encoded)
+        if cells > CELLS:
+            raise InputError(
+                f"pairs: {cells:,} pairs of subwords, at most {CELLS:,}; send shorter or fewer sentences"
+            )
         with app.state.model:
             return {"alignments": shown_pairs(trained, pairs, rounded)}
 
     return app
+
+
+def told(trained: Trained, one: Translation) -> dict[str, Any]:
+    """A translation; of segmented text also as its pieces, by which it is aligned."""
+    found: dict[str, Any] = {"text": one.text, "log_prob": one.log_prob, "score": one.score}
+    if trained.config.tokenizer.kind == "segmented":
+        found["segmented"] = " ".join(trained.tokenizer.target_pieces(one.ids))
+    return found
 
 
 def on_one_line(text: str) -> str:

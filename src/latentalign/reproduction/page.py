@@ -110,7 +110,8 @@ def contents(page: Page) -> str:
         return ""
     first = [*(["Alignments"] if page.alignments else []), *(["Where it looks"] if page.shows_looks else [])]
     titles = [*first, *(s.title for s in page.sections)]
-    return "".join(f'<li><a href="#{anchor(t)}">{html.escape(t)}</a></li>' for t in titles)
+    links = "".join(f'<li><a href="#{anchor(t)}">{html.escape(t)}</a></li>' for t in titles)
+    return f'<nav aria-label="Contents"><ul>{links}</ul></nav>'
 
 
 def section(part: Section) -> str:

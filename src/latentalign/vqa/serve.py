@@ -13,7 +13,7 @@ from pydantic import Field, StringConstraints
 
 from latentalign.errors import InputError
 from latentalign.reproduction.page import Page, render
-from latentalign.serving import Asking, application
+from latentalign.serving import Asking, Predict, application
 from latentalign.vqa.answer import unanswered
 from latentalign.vqa.details import regions_seen
 from latentalign.vqa.figures import find_pictures
@@ -31,12 +31,14 @@ class Answer(Asking):
     image_id: int
     question: Annotated[str, StringConstraints(max_length=2000)]
     answer: str | None = None
-    predict: str | None = None
+    predict: Predict | None = None
     top: int = Field(5, ge=1, le=100)
 
 
 def served(trained: Trained, title: str, *, features: Path | None, images: Path | None) -> FastAPI:
     """A question answering model, its page at `/`. Features and pictures not given are those of the last split."""
+    if images is not None and not images.is_dir():
+        raise InputError(f"{images}: expected a folder of pictures")
     split = trained.config.data.test or trained.config.data.valid
     split = split.model_copy(
         update={"features": features or split.features, "images": images or split.images}
@@ -45,6 +47,7 @@ def served(trained: Trained, title: str, *, features: Path | None, images: Path 
     pictures = find_pictures(split.images) if split.images is not None and split.images.is_dir() else {}
     ids = sorted(pictures.keys() & set(known.tolist())) or sorted(known.tolist())
     objective, vocabulary = trained.config.objective.name, trained.vocabulary
+    seen_words = set(vocabulary.words)
     about = {
         "title": title, "task": "question answering", "objective": objective,
         "predict": trained.objective.predict, "answers": len(vocabulary.answers),
@@ -56,7 +59,8 @@ def served(trained: Trained, title: str, *, features: Path | None, images: Path 
     @app.get("/api/pictures/{image_id}")
     def picture(image_id: int) -> Response:
         """A picture, if there is a file of it."""
-        return FileResponse(pictures[image_id]) if image_id in pictures else Response(status_code=404)
+        path = pictures.get(image_id)
+        return FileResponse(path) if path is not None and path.is_file() else Response(status_code=404)
 
     @app.post("/api/answer")
     def answer(asked: Answer) -> dict[str, Any]:
@@ -78,14 +82,14 @@ def served(trained: Trained, title: str, *, features: Path | None, images: Path 
                 {"answer": vocabulary.answers[i], "probability": p}
                 for i, p in zip(likeliest.indices.tolist(), likeliest.values.tolist(), strict=True)
             ]
-            given = asked.answer or str(found[0]["answer"])
+            given = str(found[0]["answer"]) if asked.answer is None else asked.answer
             batch.target.fill_(vocabulary.answer(given) or 0)
             seen = regions_seen(trained, batch)[0]
         look = {
             "image_id": asked.image_id, "question": asked.question, "predicted": found[0]["answer"],
             "given": given, "gold": [], "pictured": asked.image_id in pictures, **seen,
         }  # fmt: skip
-        unknown = [word for word in asked_words if word not in vocabulary.words]
+        unknown = [word for word in dict.fromkeys(asked_words) if word not in seen_words]
         return {"answers": found, "unknown_words": unknown, "look": look}
 
     return app

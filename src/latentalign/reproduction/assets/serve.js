@@ -8,13 +8,22 @@ async function serve() {
     '<svg xmlns="http://www.w3.org/2000/svg" width="640" height="480"><rect width="100%" height="100%" fill="#888"/></svg>');
   const views = at("alignments") ?? at("where-it-looks");
   views.hidden = true;
-  let turn = null;
+  let turn = null, busy = false, submit = () => {};
 
-  /* The answer of an address; what is wrong is told on the page. Buttons sleep meanwhile. */
-  async function ask(address, body) {
-    const buttons = [...at("try").querySelectorAll("button")];
-    buttons.forEach(button => { button.disabled = true; });
+  /* One question at a time: whatever is pressed meanwhile does nothing. */
+  async function alone(work) {
+    if (busy) return;
+    busy = true;
+    at("try").setAttribute("aria-busy", "true");
     at("fault").textContent = "";
+    try { await work(); } finally {
+      busy = false;
+      at("try").removeAttribute("aria-busy");
+    }
+  }
+
+  /* The answer of an address, or null; what is wrong is told on the page. */
+  async function ask(address, body) {
     try {
       const answer = await fetch(address, body && {
         method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
@@ -23,8 +32,6 @@ async function serve() {
       at("fault").textContent = found.error ?? answer.statusText;
     } catch (error) {
       at("fault").textContent = `no answer: ${error.message}`;
-    } finally {
-      buttons.forEach(button => { button.disabled = false; });
     }
     return null;
   }
@@ -34,7 +41,7 @@ async function serve() {
     at("outputs").replaceChildren(...lines.map(([text, note], k) => {
       const item = document.createElement("li"), button = document.createElement("button"), small = document.createElement("small");
       Object.assign(button, { type: "button", textContent: text || "(nothing)" });
-      button.addEventListener("click", () => chosen(k));
+      button.addEventListener("click", () => alone(() => chosen(k)));
       small.textContent = ` ${note}`;
       item.append(button, small);
       return item;
@@ -47,39 +54,48 @@ async function serve() {
     if (turn) turn(); else turn = start();
   }
 
+  at("ask").addEventListener("submit", event => { event.preventDefault(); alone(submit); });
   for (const area of at("ask").querySelectorAll("textarea")) {
     area.addEventListener("keydown", event => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();
+      if (event.repeat) return;
       if (area.id === "target") at("align").click(); else at("ask").requestSubmit();
     });
   }
 
-  const about = await ask("/api/about");
+  let about = null;
+  await alone(async () => { about = await ask("/api/about"); });
   if (!about) return;
   if (at("source")) translation(); else pictures();
 
   function translation() {
-    async function align() {
-      const pair = { source: at("source").value, target: at("target").value };
-      const found = await ask("/api/align", { pairs: [pair] });
+    async function align(source, target) {
+      const found = await ask("/api/align", { pairs: [{ source, target }] });
       if (!found) return;
       const sentence = Object.values(aligned)[0].length + 1;
       show(aligned, { sentence, ...found.alignments[0] }, () => viewer(aligned));
     }
-    at("align").addEventListener("click", align);
-    at("ask").addEventListener("submit", async event => {
-      event.preventDefault();
-      const beam = Number(at("beam").value) || about.beam;
-      const body = { source: [at("source").value], beam, nbest: Math.min(5, beam) };
+
+    at("align").addEventListener("click", () => alone(() => align(at("source").value, at("target").value)));
+
+    submit = async () => {
+      at("outputs").replaceChildren();
+      const source = at("source").value, beam = Number(at("beam").value);
+      const body = { source: [source], nbest: Math.min(5, beam || about.beam) };
+      if (beam) body.beam = beam;
       if (at("predict").value) body.predict = at("predict").value;
       const found = await ask("/api/translate", body);
       if (!found) return;
       const best = found.translations[0];
-      const take = k => { at("target").value = best[k].text; if (best[k].text) align(); };
+      const take = async k => {
+        const target = best[k].segmented ?? best[k].text;
+        at("target").value = target;
+        if (target) await align(source, target); else views.hidden = true;
+      };
       offer(best.map(t => [t.text, `log p ${t.log_prob.toFixed(2)}`]), take);
-      take(0);
-    });
+      await take(0);
+    };
   }
 
   function pictures() {
@@ -99,17 +115,23 @@ async function serve() {
       picture();
     });
     at("another").click();
-    const submit = async answer => {
-      const body = { image_id: Number(at("image").value), question: at("question").value };
-      if (at("predict").value) body.predict = at("predict").value;
-      if (answer !== undefined) body.answer = answer;
+
+    async function answer(body, chosen) {
       const found = await ask("/api/answer", body);
-      if (!found) return;
-      offer(found.answers.map(a => [a.answer, a.probability.toFixed(3)]), k => submit(found.answers[k].answer));
+      if (!found || body.image_id !== Number(at("image").value)) return;  // another picture was chosen meanwhile
+      const given = { ...body };
+      offer(found.answers.map(a => [a.answer, a.probability.toFixed(3)]),
+        k => answer({ ...given, answer: found.answers[k].answer }, k));
+      at("outputs").querySelectorAll("button")[chosen]?.focus();
       if (found.unknown_words.length) at("fault").textContent = `never seen in training: ${found.unknown_words.join(", ")}`;
       seenData.pictures[body.image_id] = found.look.pictured ? `/api/pictures/${body.image_id}` : BLANK;
       show(seenData.models, found.look, () => lookViewer(seenData.models, seenData.pictures));
+    }
+
+    submit = async () => {
+      const body = { image_id: Number(at("image").value), question: at("question").value };
+      if (at("predict").value) body.predict = at("predict").value;
+      await answer(body);
     };
-    at("ask").addEventListener("submit", event => { event.preventDefault(); submit(); });
   }
 }
