@@ -13,7 +13,7 @@ import time
 
 import torch
 
-from latentalign.core.vocabulary import aligned
+from latentalign.core.kernels.fused_softmax import aligned
 
 ROWS, HIDDEN, OUTPUTS, ROUNDS = 530, 256, 7900, 15
 

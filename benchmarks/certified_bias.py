@@ -13,9 +13,9 @@ from pathlib import Path
 
 import torch
 
-from latentalign.core.certified import certified_marginal
-from latentalign.nmt.data import build_cache
-from latentalign.nmt.task import Trained, evaluation_batches
+from latentalign.core.kernels.certified import certified_marginal
+from latentalign.tasks.nmt.data import build_cache
+from latentalign.tasks.nmt.task import Trained, evaluation_batches
 
 WAYS = [(t, tail) for t in (0.1, 0.01, 0.001) for tail in ("enumerate", "sample")]
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from latentalign import config as recipes
 from latentalign.data import demo
-from latentalign.nmt.baselines import diagonal_links, train_ibm1
-from latentalign.nmt.links import Gold, score
-from latentalign.nmt.task import NMTConfig
+from latentalign.tasks.nmt.baselines import diagonal_links, train_ibm1
+from latentalign.tasks.nmt.links import Gold, score
+from latentalign.tasks.nmt.task import NMTConfig
 
 
 def control(out: Path, splits: dict[str, list[demo.Pair]], overrides: list[str]) -> dict[str, float]:

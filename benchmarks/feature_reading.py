@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from latentalign import config as recipes
+from latentalign.tasks.vqa.data import Corpus
+from latentalign.tasks.vqa.features import FeatureWriter
+from latentalign.tasks.vqa.task import ANSWERING, VQAConfig, open_corpus
 from latentalign.training.run import Run
-from latentalign.vqa.data import Corpus
-from latentalign.vqa.features import FeatureWriter
-from latentalign.vqa.task import ANSWERING, VQAConfig, open_corpus
 
 REGIONS, SIZE, QUESTIONS = 36, 2048, 4096
 

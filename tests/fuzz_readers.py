@@ -33,18 +33,18 @@ import torch
 from latentalign import config
 from latentalign.data import demo
 from latentalign.errors import InputError, LatentAlignError
-from latentalign.nmt.link_formats import LARGEST, read_gold, read_links
-from latentalign.nmt.links import Gold, format_pharaoh
-from latentalign.nmt.task import NMTConfig
-from latentalign.nmt.tokenizer import Tokenizer, TokenizerConfig
+from latentalign.tasks.nmt.link_formats import LARGEST, read_gold, read_links
+from latentalign.tasks.nmt.links import Gold, format_pharaoh
+from latentalign.tasks.nmt.task import NMTConfig
+from latentalign.tasks.nmt.tokenizer import Tokenizer, TokenizerConfig
+from latentalign.tasks.vqa import layouts
+from latentalign.tasks.vqa.accuracy import accuracies
+from latentalign.tasks.vqa.features import Features, write_features
+from latentalign.tasks.vqa.questions import read_annotations, read_questions, read_results, write_results
+from latentalign.tasks.vqa.vectors import read_vectors
 from latentalign.textfiles import BYTE_ORDER_MARK, count_lines, decode_lines, read_lines, read_parallel
 from latentalign.training import checkpoint
 from latentalign.training.run import Run
-from latentalign.vqa import layouts
-from latentalign.vqa.accuracy import accuracies
-from latentalign.vqa.features import Features, write_features
-from latentalign.vqa.questions import read_annotations, read_questions, read_results, write_results
-from latentalign.vqa.vectors import read_vectors
 
 SLOW = 5.0
 """Seconds beyond which an input counts as a failure: a reader must not hang."""

@@ -16,9 +16,9 @@ from fuzz_readers import READERS, Reader, Tally, draw, fuzz, outcome, shrink
 from latentalign import config
 from latentalign.config import Section
 from latentalign.errors import CheckpointError, InputError
-from latentalign.nmt.link_formats import read_gold, read_links
-from latentalign.nmt.task import NMTConfig
-from latentalign.nmt.tokenizer import Tokenizer
+from latentalign.tasks.nmt.link_formats import read_gold, read_links
+from latentalign.tasks.nmt.task import NMTConfig
+from latentalign.tasks.nmt.tokenizer import Tokenizer
 from latentalign.textfiles import count_lines, fingerprint, read_lines
 from latentalign.training.run import Run
 

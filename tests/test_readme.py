@@ -59,7 +59,7 @@ def test_the_table_of_objectives_is_complete_and_truthful():
 def test_code_named_by_the_pages_exists():
     """Every `core/x.py` and every `function` with a file beside it in paper-to-code.md."""
     for page in PAGES:
-        for path in re.findall(r"`((?:core|nn|nmt|training)/\w+\.py)`", outside_of_blocks(page)):
+        for path in re.findall(r"`((?:core|nn|tasks|training|web)/[\w/]+\.py)`", outside_of_blocks(page)):
             assert (ROOT / "src" / "latentalign" / path).exists(), f"{page.name} names {path}"
     rows = re.findall(
         r"^\|.*\| (.+?) \| `([\w/]+\.py)` \|$", (ROOT / "docs" / "paper-to-code.md").read_text(), re.MULTILINE

@@ -5,7 +5,6 @@ Exact, hard and variational alignment models for PyTorch, after *Latent Alignmen
 
 from latentalign.core.alignments import Alignments, Mixed, OneHot
 from latentalign.core.baselines import BASELINES, Baseline, LearnedBaseline, RunningMean
-from latentalign.core.certified import Certified, certified_marginal
 from latentalign.core.diagnostics import (
     dense_probability,
     elbo_gap,
@@ -17,7 +16,6 @@ from latentalign.core.diagnostics import (
     softmax_curvature,
 )
 from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal
-from latentalign.core.emission import EmissionLatent, predictive_log_prob, target_log_prob
 from latentalign.core.expectations import (
     Enumerate,
     Expectation,
@@ -27,6 +25,8 @@ from latentalign.core.expectations import (
     SumAndSample,
 )
 from latentalign.core.factored import FactoredHead
+from latentalign.core.kernels.certified import Certified, certified_marginal
+from latentalign.core.kernels.emission import EmissionLatent, predictive_log_prob, target_log_prob
 from latentalign.core.latent import Estimate, Latent
 from latentalign.core.multisample import RWS, VIMCO
 from latentalign.core.objectives import (
@@ -39,7 +39,7 @@ from latentalign.core.objectives import (
     marginal,
     soft,
 )
-from latentalign.core.predict import Predict, exact_posterior, log_predictive, parse_predict
+from latentalign.core.predictives import Predict, exact_posterior, log_predictive, parse_predict
 from latentalign.core.scores import BilinearScore, DotScore, MLPScore
 from latentalign.core.svi import SVI
 from latentalign.nn.attention import LatentAttention, PosteriorNetwork

@@ -7,7 +7,7 @@ import pytest
 
 from latentalign import config as recipes
 from latentalign.data import demo
-from latentalign.nmt.task import NMTConfig, train
+from latentalign.tasks.nmt.task import NMTConfig, train
 from latentalign.training.run import Run
 
 sys.path.insert(0, str(Path(__file__).parent))

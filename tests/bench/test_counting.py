@@ -8,12 +8,12 @@ from toys import TINY
 
 from latentalign.bench.counting import counting
 from latentalign.bench.sentences import Same
-from latentalign.core import vocabulary
+from latentalign.core.kernels import fused_softmax
 from latentalign.training.objective import ObjectiveConfig
 
 M, K, N, B = 3, 4, 5, 2
 ONE = 2 * M * K * N
-LOGITS_OF = vocabulary.logits_of
+LOGITS_OF = fused_softmax.logits_of
 matrix, other, vector = torch.randn(M, K), torch.randn(K, N), torch.randn(K)
 batched, others = torch.randn(B, M, K), torch.randn(B, K, N)
 
@@ -83,7 +83,7 @@ def test_emissions_of_enumeration_are_pairs_that_exist():
 def test_emissions_formed_again_are_counted_again():
     hidden, weight = torch.randn(7, 3, requires_grad=True), torch.randn(20, 3)
     with counting() as count:
-        vocabulary.linear_log_prob(
+        fused_softmax.linear_log_prob(
             hidden, weight, None, torch.zeros(7, dtype=torch.int64), max_logits=50
         ).sum().backward()
     assert count.emissions == 2 * 7
@@ -91,10 +91,10 @@ def test_emissions_formed_again_are_counted_again():
 
 def fail():
     with counting():
-        raise RuntimeError(f"wrapped: {vocabulary.logits_of is not LOGITS_OF}")
+        raise RuntimeError(f"wrapped: {fused_softmax.logits_of is not LOGITS_OF}")
 
 
 def test_nothing_is_wrapped_afterwards():
     with pytest.raises(RuntimeError, match="wrapped: True"):
         fail()
-    assert vocabulary.logits_of is LOGITS_OF
+    assert fused_softmax.logits_of is LOGITS_OF

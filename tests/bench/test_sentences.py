@@ -5,7 +5,7 @@ import pytest
 
 from latentalign.bench.sentences import Lengths, Same, spread, zipf_corpus
 from latentalign.bench.workload import PRESETS
-from latentalign.nmt.tokenizer import EOS
+from latentalign.tasks.nmt.tokenizer import EOS
 from latentalign.training.objective import ObjectiveConfig
 
 

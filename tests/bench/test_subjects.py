@@ -8,8 +8,8 @@ from latentalign import parse_predict
 from latentalign.bench.rows import parse_row
 from latentalign.bench.subjects import Decoding, Gemm, Training
 from latentalign.bench.trained import TrainedRun
-from latentalign.nmt.decode import Translator
-from latentalign.nmt.tokenizer import EOS
+from latentalign.tasks.nmt.decode import Translator
+from latentalign.tasks.nmt.tokenizer import EOS
 from latentalign.training.loop import Trainer
 
 

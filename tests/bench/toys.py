@@ -11,8 +11,8 @@ from latentalign.bench.subjects import Gemm
 from latentalign.bench.worker import ChildFailed, attempt
 from latentalign.bench.workload import Preset
 from latentalign.core.objectives import Soft
-from latentalign.nmt.inference_network import InferenceConfig
-from latentalign.nmt.model import ModelConfig
+from latentalign.tasks.nmt.inference_network import InferenceConfig
+from latentalign.tasks.nmt.model import ModelConfig
 
 TINY = Preset(
     ModelConfig(

@@ -9,9 +9,16 @@ from hypothesis import strategies as st
 from problems import gradients, problem
 
 from latentalign import OBJECTIVES, MLPHead, certified_marginal
-from latentalign.core import vocabulary
-from latentalign.core.certified import Beam, HeadSource, beam_predictive, draw_rest, last_place, log_of_sum
 from latentalign.core.distributions import Categorical
+from latentalign.core.kernels import fused_softmax
+from latentalign.core.kernels.certified import (
+    Beam,
+    HeadSource,
+    beam_predictive,
+    draw_rest,
+    last_place,
+    log_of_sum,
+)
 from latentalign.core.numerics import BLOCK
 
 SHORTLISTS = (0, 1, 3, 64)
@@ -212,8 +219,8 @@ def test_a_query_that_closes_is_not_sampled():
 def test_only_visited_members_reach_the_vocabulary(monkeypatch):
     p = problem((50,), 8, 12, sharp=8.0, ragged=False, max_logits=10**6)
     rows = []
-    original = vocabulary.logits_of
-    monkeypatch.setattr(vocabulary, "logits_of", lambda h, *a: rows.append(len(h)) or original(h, *a))
+    original = fused_softmax.logits_of
+    monkeypatch.setattr(fused_softmax, "logits_of", lambda h, *a: rows.append(len(h)) or original(h, *a))
     answer = certified_marginal(p.latent(), 0.01)
     assert sum(rows) == 50 + int(answer.visited.sum())  # the first of each query is asked once beforehand
     assert sum(rows) < 50 * 5

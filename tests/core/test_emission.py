@@ -16,7 +16,7 @@ from latentalign import (
     predictive_log_prob,
     target_log_prob,
 )
-from latentalign.core import emission, vocabulary
+from latentalign.core.kernels import emission, fused_softmax
 
 
 def dense(p, alignments):
@@ -89,8 +89,10 @@ def test_predictive_distribution_matches_dense_and_sums_to_one(how, max_logits, 
 def test_masked_queries_and_members_are_never_computed(monkeypatch):
     p = problem()
     rows = []
-    original = vocabulary.logits_of
-    monkeypatch.setattr(vocabulary, "logits_of", lambda h, w, *a: rows.append(len(h)) or original(h, w, *a))
+    original = fused_softmax.logits_of
+    monkeypatch.setattr(
+        fused_softmax, "logits_of", lambda h, w, *a: rows.append(len(h)) or original(h, w, *a)
+    )
     a = Categorical.from_scores(p.prior_scores, p.mask).enumerate()
     query_mask = torch.tensor([[True, False, True], [True, True, True]])
     out = target_log_prob(p.head, p.query, p.memory, p.target, a, query_mask=query_mask)
@@ -101,9 +103,9 @@ def test_masked_queries_and_members_are_never_computed(monkeypatch):
 
 def test_no_more_than_max_logits_are_alive(monkeypatch):
     sizes = []
-    original = vocabulary.logits_of
+    original = fused_softmax.logits_of
     monkeypatch.setattr(
-        vocabulary, "logits_of", lambda h, w, *a: sizes.append(len(h) * len(w)) or original(h, w, *a)
+        fused_softmax, "logits_of", lambda h, w, *a: sizes.append(len(h) * len(w)) or original(h, w, *a)
     )
     p = problem((3, 4), 6, max_logits=35)
     for value in (

@@ -13,7 +13,6 @@ from latentalign import (
     SumAndSample,
     Variational,
 )
-from latentalign.core import vocabulary
 from latentalign.core.baselines import leave_one_out, no_baseline, soft_baseline
 from latentalign.core.numerics import log_sum_exp
 
@@ -90,9 +89,9 @@ def test_sum_and_sample_is_unbiased_where_several_members_are_left(k):
 @pytest.mark.parametrize("uniform", [True, False])
 def test_fused_averages_of_many_chunks_equal_a_loop_over_z(name, uniform, monkeypatch):
     pieces = []
-    original = vocabulary.FusedAverage.apply
+    original = fused_softmax.FusedAverage.apply
     monkeypatch.setattr(
-        vocabulary.FusedAverage, "apply", lambda *a: pieces.append(len(a[-2]) - 1) or original(*a)
+        fused_softmax.FusedAverage, "apply", lambda *a: pieces.append(len(a[-2]) - 1) or original(*a)
     )
     p = problem((4, 3), 4, 5, max_logits=45)  # two whole queries of 4 x 5 logits to a chunk
     weight = None if uniform else torch.rand(4, 3, dtype=torch.float64)

@@ -16,8 +16,8 @@ from latentalign import (
     LogisticNormal,
     target_log_prob,
 )
+from latentalign.core.kernels.fused_softmax import fused_average, linear_log_prob
 from latentalign.core.objectives import FAMILIES
-from latentalign.core.vocabulary import fused_average, linear_log_prob
 
 
 @functools.cache

@@ -8,7 +8,7 @@ import pytest
 
 from latentalign.data import daquar
 from latentalign.errors import InputError, StorageError
-from latentalign.vqa.questions import matched, read_annotations, read_questions
+from latentalign.tasks.vqa.questions import matched, read_annotations, read_questions
 
 PAIRS = """\
 what is on the  right side of the table in the image1 ?

@@ -15,7 +15,7 @@ from latentalign.data.demo_language.german import adjective, determiner, german,
 from latentalign.data.demo_language.lexicon import ADJECTIVES, NOUNS, PREDICATES, VERBS
 from latentalign.data.demo_language.sentences import Author
 from latentalign.errors import InputError
-from latentalign.nmt.baselines import diagonal_links, train_ibm1
+from latentalign.tasks.nmt.baselines import diagonal_links, train_ibm1
 
 
 @pytest.fixture(scope="module")

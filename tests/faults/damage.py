@@ -18,7 +18,7 @@ import torch
 from faults.lab import Lab, Tally, command, differences, files_of, fraction, spread, tensors_sha256
 from latentalign import config as recipes
 from latentalign.errors import CheckpointError, LatentAlignError
-from latentalign.nmt import task as nmt
+from latentalign.tasks.nmt import task as nmt
 from latentalign.training import checkpoint
 from latentalign.training.loop import Trainer
 from latentalign.training.run import Run

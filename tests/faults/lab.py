@@ -31,9 +31,9 @@ from latentalign import config as recipes
 from latentalign.cli.main import main
 from latentalign.data import demo
 from latentalign.errors import CheckpointError
-from latentalign.nmt.data import Batches, build_cache, collate
-from latentalign.nmt.task import NMTConfig
-from latentalign.nmt.tokenizer import Tokenizer
+from latentalign.tasks.nmt.data import Batches, build_cache, collate
+from latentalign.tasks.nmt.task import NMTConfig
+from latentalign.tasks.nmt.tokenizer import Tokenizer
 from latentalign.training import checkpoint
 from latentalign.training.loop import Trainer
 from latentalign.training.run import Run

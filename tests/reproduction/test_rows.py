@@ -9,7 +9,6 @@ from rich.console import Console
 
 from latentalign import config as recipes
 from latentalign.errors import InputError
-from latentalign.nmt.task import NMTConfig
 from latentalign.reproduction import rows as rows_module
 from latentalign.reproduction.rows import (
     Plan,
@@ -21,6 +20,7 @@ from latentalign.reproduction.rows import (
 )
 from latentalign.reproduction.tables import Column, failures_table, markdown
 from latentalign.reproduction.terminal import show_table
+from latentalign.tasks.nmt.task import NMTConfig
 
 SOFT, MARGINAL = Row("soft", "soft"), Row("marginal", "marginal")
 
@@ -127,8 +127,8 @@ def test_rows_finished_by_earlier_commands_stay_in_the_tables(tmp_path):
 
 @pytest.mark.parametrize("task", ["nmt", "vqa"])
 def test_no_figure_is_cut_in_a_terminal_of_80_columns(task):
-    import latentalign.nmt.reproduce as nmt
-    import latentalign.vqa.reproduce as vqa
+    import latentalign.tasks.nmt.reproduce as nmt
+    import latentalign.tasks.vqa.reproduce as vqa
 
     shown: dict[str, Column] = {"nmt": nmt, "vqa": vqa}[task].SHOWN
     record = {"row": "variational-sample", **{c.figure: 99.8888 for c in shown.values()}, "seconds": 12345.0}

@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 
 from latentalign import config as recipes
-from latentalign.nmt.task import TRANSLATION
+from latentalign.tasks.nmt.task import TRANSLATION
 from latentalign.training.run import Run
 
 pytestmark = pytest.mark.slow

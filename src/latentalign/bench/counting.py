@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from latentalign.core.vocabulary import logits_of
+from latentalign.core.kernels.fused_softmax import logits_of
 
 aten = torch.ops.aten
 Shape = torch.Size

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from latentalign.nmt.data import Corpus
-from latentalign.nmt.tokenizer import EOS
+from latentalign.tasks.nmt.data import Corpus
+from latentalign.tasks.nmt.tokenizer import EOS
 
 T = TypeVar("T")
 

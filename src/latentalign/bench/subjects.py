@@ -14,11 +14,11 @@ from torch import nn
 from latentalign.bench.counting import counting
 from latentalign.bench.sentences import Same, spread
 from latentalign.bench.workload import SOFT, Preset, Workload
-from latentalign.core.predict import parse_predict
-from latentalign.core.vocabulary import aligned
-from latentalign.nmt.decode import Translator
-from latentalign.nmt.inference_network import InferenceConfig
-from latentalign.nmt.model import ModelConfig
+from latentalign.core.kernels.fused_softmax import aligned
+from latentalign.core.predictives import parse_predict
+from latentalign.tasks.nmt.decode import Translator
+from latentalign.tasks.nmt.inference_network import InferenceConfig
+from latentalign.tasks.nmt.model import ModelConfig
 from latentalign.training.loop import Trainer, TrainingConfig
 from latentalign.training.memory import begin_peak, peak_memory_mb
 from latentalign.training.objective import ObjectiveConfig

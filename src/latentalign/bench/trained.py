@@ -8,11 +8,11 @@ from typing import Any
 
 from latentalign import config as recipes
 from latentalign.bench.workload import RATE, SOFT, Preset
-from latentalign.nmt.model import TranslationModel
-from latentalign.nmt.task import NMTConfig, Trained, TranslationTask, build_model
-from latentalign.nmt.tokenizer import Tokenizer
-from latentalign.nmt.translate import Settings
 from latentalign.search import BeamSearch
+from latentalign.tasks.nmt.model import TranslationModel
+from latentalign.tasks.nmt.task import NMTConfig, Trained, TranslationTask, build_model
+from latentalign.tasks.nmt.tokenizer import Tokenizer
+from latentalign.tasks.nmt.translate import Settings
 from latentalign.textfiles import read_lines
 from latentalign.training.loop import TrainingConfig
 from latentalign.training.objective import ObjectiveConfig

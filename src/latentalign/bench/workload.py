@@ -10,11 +10,11 @@ import numpy as np
 from torch import Tensor
 
 from latentalign.bench.sentences import Lengths, Same, zipf_corpus
-from latentalign.nmt.data import Batch, Batches, Corpus, collate
-from latentalign.nmt.inference_network import InferenceConfig
-from latentalign.nmt.model import ModelConfig, TranslationModel
-from latentalign.nmt.task import LossModule
 from latentalign.search import BeamSearch
+from latentalign.tasks.nmt.data import Batch, Batches, Corpus, collate
+from latentalign.tasks.nmt.inference_network import InferenceConfig
+from latentalign.tasks.nmt.model import ModelConfig, TranslationModel
+from latentalign.tasks.nmt.task import LossModule
 from latentalign.training.loop import TrainingConfig
 from latentalign.training.objective import ObjectiveConfig
 

@@ -22,8 +22,8 @@ def command(
     as_json: JsonOption = False,
 ) -> None:
     """The paper's accuracy and the official one of predicted answers, and what a vocabulary of answers covers."""
-    from latentalign.vqa.accuracy import accuracies
-    from latentalign.vqa.questions import answer_vocabulary, read_annotations, read_results
+    from latentalign.tasks.vqa.accuracy import accuracies
+    from latentalign.tasks.vqa.questions import answer_vocabulary, read_annotations, read_results
 
     humans = read_annotations(annotations)
     found = accuracies(read_results(predicted), humans)

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import JsonOption, show, warn
-from latentalign.nmt.link_formats import read_gold, read_links
-from latentalign.nmt.links import lacks_zero, score
+from latentalign.tasks.nmt.link_formats import read_gold, read_links
+from latentalign.tasks.nmt.links import lacks_zero, score
 
 NAME = "aer"
 

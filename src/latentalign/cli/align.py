@@ -11,9 +11,9 @@ import typer
 from latentalign.cli.common import DeviceOption, DoubleOption, RunArgument
 from latentalign.cli.tasks import require_nmt
 from latentalign.errors import InputError
-from latentalign.nmt.align import USING, encode_pairs, in_order
-from latentalign.nmt.links import SYMMETRIZE, Links, WordAlignment, format_pharaoh, reverse, symmetrize
-from latentalign.nmt.task import Trained
+from latentalign.tasks.nmt.align import USING, encode_pairs, in_order
+from latentalign.tasks.nmt.links import SYMMETRIZE, Links, WordAlignment, format_pharaoh, reverse, symmetrize
+from latentalign.tasks.nmt.task import Trained
 from latentalign.textfiles import read_parallel
 
 NAME = "align"

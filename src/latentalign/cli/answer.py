@@ -26,9 +26,9 @@ def command(
     device: DeviceOption = "cpu",
 ) -> None:
     """Answers of questions about pictures, in the official results format."""
-    from latentalign.vqa.answer import answer_questions
-    from latentalign.vqa.questions import write_results
-    from latentalign.vqa.task import Trained
+    from latentalign.tasks.vqa.answer import answer_questions
+    from latentalign.tasks.vqa.questions import write_results
+    from latentalign.tasks.vqa.task import Trained
 
     if run.is_dir() and (run / "config.toml").is_file() and not is_vqa_run(run):
         raise InputError(f"{run}: a translation model answers no questions; `latentalign translate` uses it")

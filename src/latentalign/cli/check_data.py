@@ -15,8 +15,8 @@ from latentalign.cli.common import JsonOption, warn
 from latentalign.cli.tasks import is_vqa
 from latentalign.data.known import materialize
 from latentalign.errors import InputError
-from latentalign.nmt.check import SplitReport, as_json, check
-from latentalign.nmt.task import TRANSLATION, NMTConfig
+from latentalign.tasks.nmt.check import SplitReport, as_json, check
+from latentalign.tasks.nmt.task import TRANSLATION, NMTConfig
 
 NAME = "check-data"
 

@@ -26,18 +26,18 @@ def command(
 ) -> None:
     """Bound gaps, bias and variance of every estimator's gradient, and Proposition 1's bound: a page and JSON."""
     from latentalign.reproduction.diagnosis import page
-    from latentalign.reproduction.page import write_page
     from latentalign.training.checkpoint import write_json_atomic
+    from latentalign.web.pages import write_page
 
     sizes = {"sentences": sentences, "batch": batch, "draws": draws}
     if is_vqa_run(run):
-        from latentalign.vqa import diagnose as vqa
-        from latentalign.vqa import task as answering
+        from latentalign.tasks.vqa import diagnose as vqa
+        from latentalign.tasks.vqa import task as answering
 
         found = vqa.diagnose(answering.Trained.load(run, device=device), split, **sizes)
     else:
-        from latentalign.nmt.diagnose import diagnose
-        from latentalign.nmt.task import Trained
+        from latentalign.tasks.nmt.diagnose import diagnose
+        from latentalign.tasks.nmt.task import Trained
 
         found = diagnose(Trained.load(run, device=device), split, **sizes)
     folder = out or run / "diagnose"

@@ -33,18 +33,18 @@ def command(
 ) -> None:
     """Likelihoods, bound and gap, entropies; BLEU, chrF and AER, or accuracies and grounding."""
     if is_vqa_run(run):
-        from latentalign.vqa import details as vqa_details
-        from latentalign.vqa import metrics as vqa_metrics
-        from latentalign.vqa import task as vqa
+        from latentalign.tasks.vqa import details as vqa_details
+        from latentalign.tasks.vqa import metrics as vqa_metrics
+        from latentalign.tasks.vqa import task as vqa
 
         answering = vqa.Trained.load(run, device=device, double=double)
         result = vqa_metrics.evaluate(answering, split, predict=predict)
         if details_file:
             keep(details_file, vqa_details.details(answering, split, questions=sentences))
     else:
-        from latentalign.nmt import details, metrics
-        from latentalign.nmt.task import Trained
-        from latentalign.nmt.translate import Settings
+        from latentalign.tasks.nmt import details, metrics
+        from latentalign.tasks.nmt.task import Trained
+        from latentalign.tasks.nmt.translate import Settings
 
         trained = Trained.load(run, device=device, double=double)
         how = predict or trained.objective.predict

@@ -13,9 +13,9 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from latentalign.cli.common import JsonOption, show
 from latentalign.errors import InputError
-from latentalign.vqa import layouts
-from latentalign.vqa.extract import EXTRACTORS, extract
-from latentalign.vqa.features import DTYPES, MAX_REGIONS, Regions, write_features
+from latentalign.tasks.vqa import layouts
+from latentalign.tasks.vqa.extract import EXTRACTORS, extract
+from latentalign.tasks.vqa.features import DTYPES, MAX_REGIONS, Regions, write_features
 
 NAME = "features"
 

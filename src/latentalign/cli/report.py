@@ -23,15 +23,15 @@ def command(
     device: DeviceOption = "cpu",
 ) -> None:
     """One page without network: figures of the runs, their training curves, and alignments to look at."""
-    from latentalign.reproduction.page import require_free, write_page
+    from latentalign.web.pages import require_free, write_page
 
     require_free(out, overwrite=overwrite)
     kinds = {is_vqa_run(run) for run in runs}
     if len(kinds) > 1:
         raise InputError("translation and question answering do not fit one page; make one for each")
     if kinds == {True}:
-        from latentalign.vqa.report import page_of_runs
+        from latentalign.tasks.vqa.report import page_of_runs
     else:
-        from latentalign.nmt.report import page_of_runs
+        from latentalign.tasks.nmt.report import page_of_runs
     write_page(out, page_of_runs(runs, split, sentences=sentences, device=device))
     warn(f"written: {out}")

@@ -35,7 +35,7 @@ def command(
     chosen = {"seeds": seeds, "out": out, "overrides": override or [], "jobs": jobs, "budget": budget}
     names = rows.split(",") if rows else None
     if task_of(task, data) == "vqa":
-        from latentalign.vqa import reproduce as vqa
+        from latentalign.tasks.vqa import reproduce as vqa
 
         if ablations:
             raise InputError("--ablations are of translation")
@@ -43,7 +43,7 @@ def command(
         results, failures = vqa.reproduce(plan)
         vqa.show(plan, results)
     else:
-        from latentalign.nmt import reproduce as nmt
+        from latentalign.tasks.nmt import reproduce as nmt
 
         plan = nmt.plan_for(data or "demo", names, **chosen, ablations=ablations)
         results, failures = nmt.reproduce(plan, ablations=ablations)

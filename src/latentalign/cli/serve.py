@@ -28,19 +28,19 @@ def command(
 ) -> None:
     """A page to translate and align, or to ask about pictures, with the alignments to look at; JSON for programs."""
     try:
-        from latentalign.serving import listen
+        from latentalign.web.server import listen
     except ImportError:
         raise InputError('serving needs the package: pip install "latentalign[serve]"') from None
     title = f"latentalign: {run.absolute().name}"
     if is_vqa_run(run):
-        from latentalign.vqa.serve import served as served_answering
-        from latentalign.vqa.task import Trained as TrainedAnswering
+        from latentalign.tasks.vqa.serve import served as served_answering
+        from latentalign.tasks.vqa.task import Trained as TrainedAnswering
 
         trained = TrainedAnswering.load(run, device=device)
         app = served_answering(trained, title, features=features, images=images)
     else:
-        from latentalign.nmt.serve import served
-        from latentalign.nmt.task import Trained
+        from latentalign.tasks.nmt.serve import served
+        from latentalign.tasks.nmt.task import Trained
 
         if features or images:
             raise InputError("--features and --images are of question answering; this run translates")

@@ -20,10 +20,10 @@ def is_vqa(recipe: str | Path) -> bool:
 def craft_of(recipe: str) -> Any:
     """What trains a recipe."""
     if is_vqa(recipe):
-        from latentalign.vqa.task import ANSWERING
+        from latentalign.tasks.vqa.task import ANSWERING
 
         return ANSWERING
-    from latentalign.nmt.task import TRANSLATION
+    from latentalign.tasks.nmt.task import TRANSLATION
 
     return TRANSLATION
 

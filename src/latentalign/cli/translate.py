@@ -11,8 +11,8 @@ import typer
 
 from latentalign.cli.common import DeviceOption, DoubleOption, RunArgument, warn
 from latentalign.cli.tasks import require_nmt
-from latentalign.nmt.task import Trained
-from latentalign.nmt.translate import Settings, output_alignments, translate_lines
+from latentalign.tasks.nmt.task import Trained
+from latentalign.tasks.nmt.translate import Settings, output_alignments, translate_lines
 from latentalign.textfiles import decode_lines
 from latentalign.training.checkpoint import write_bytes_atomic
 

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from latentalign.core.alignments import Mixed
 from latentalign.core.distributions import Categorical
-from latentalign.core.emission import EmissionLatent
 from latentalign.core.expectations import Enumerate
+from latentalign.core.kernels.emission import EmissionLatent
 from latentalign.core.latent import Latent
 from latentalign.core.multisample import weigh
 from latentalign.core.numerics import at_least_float32, flat_rows
 from latentalign.core.objectives import Hard, Variational, marginal
-from latentalign.core.predict import exact_posterior
+from latentalign.core.predictives import exact_posterior
 
 SOFTMAX_CURVATURE = 8 / 27
 """Largest spectral norm of the Hessian of softmax(u)_y in u, over all u and any number of outputs.

@@ -10,9 +10,9 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from latentalign.core.baselines import build_baseline
-from latentalign.core.certified import SHORTLIST, Tail, certified_marginal
 from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal, require_count
 from latentalign.core.expectations import Enumerate, GumbelSoftmax, Pathwise, ScoreFunction, SumAndSample
+from latentalign.core.kernels.certified import SHORTLIST, Tail, certified_marginal
 from latentalign.core.latent import Estimate, Latent
 from latentalign.core.multisample import RWS, VIMCO
 from latentalign.core.svi import SVI

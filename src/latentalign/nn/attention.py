@@ -9,9 +9,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal
-from latentalign.core.emission import MAX_LOGITS, EmissionLatent, predictive_log_prob
+from latentalign.core.kernels.emission import MAX_LOGITS, EmissionLatent, predictive_log_prob
 from latentalign.core.objectives import FAMILIES
-from latentalign.core.predict import parse_predict
+from latentalign.core.predictives import parse_predict
 from latentalign.core.scores import build_score
 from latentalign.nn.heads import MLPHead
 

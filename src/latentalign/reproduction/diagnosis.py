@@ -21,12 +21,12 @@ from latentalign.core.diagnostics import (
     jensen_gap,
     soft_gap,
 )
-from latentalign.core.emission import EmissionLatent
+from latentalign.core.kernels.emission import EmissionLatent
 from latentalign.core.latent import Latent
 from latentalign.core.objectives import OBJECTIVES, Objective, marginal
 from latentalign.reproduction.curves import COLOURS, INK, cost_of_gradients, drawn, svg
-from latentalign.reproduction.page import Page, Section
 from latentalign.reproduction.tables import Cell, Table
+from latentalign.web.pages import Page, Section
 
 IWAE = (1, 5, 25)
 TIMED = 3

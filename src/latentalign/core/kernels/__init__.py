@@ -1,0 +1,1 @@
+"""Logits in bounded memory: how the quantities of core are computed."""

@@ -1,0 +1,1 @@
+"""Tasks: what is trained, evaluated and shown, one folder each."""

@@ -1,0 +1,75 @@
+"""q(z; x, x~, y) for translation: a network that sees the whole target, or links from another aligner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float
+from pydantic import Field
+from torch import Tensor, nn
+
+from latentalign.config import Section
+from latentalign.core.scores import BilinearScore
+from latentalign.nn.recurrent import LSTMStack
+from latentalign.tasks.nmt.links import Links
+
+
+class InferenceConfig(Section):
+    """Where q comes from, for the objectives that need one."""
+
+    kind: Literal["network", "external"] = "network"
+    """`network`: learned with the model. `external`: from `data.*.links`, smoothed."""
+    layers: int = Field(2, ge=1)
+    size: int = Field(512, ge=1)
+    """Units in each direction of both LSTMs."""
+    smoothing: float = Field(0.1, ge=0, le=1)
+    """The share of an external q that is spread over all source positions."""
+
+
+class InferenceNetwork(nn.Module):
+    """Two bidirectional LSTMs, over the source and over y_1..end, and bilinear scores: h_j' U x_i."""
+
+    def __init__(self, config: InferenceConfig, embedding: int, *, dropout: float, scale: bool) -> None:
+        super().__init__()
+        stacks: dict[str, Any] = {"bidirectional": True, "dropout": dropout}
+        self.source = LSTMStack(embedding, config.size, config.layers, **stacks)
+        self.target = LSTMStack(embedding, config.size, config.layers, **stacks)
+        self.score = BilinearScore(2 * config.size, 2 * config.size)
+        self.scale = BilinearScore(2 * config.size, 2 * config.size) if scale else None
+
+    def forward(
+        self,
+        source: Float[Tensor, "B T E"],
+        source_mask: Bool[Tensor, "B T"],
+        target: Float[Tensor, "B S E"],
+        *,
+        target_mask: Bool[Tensor, "B S"],
+    ) -> tuple[Float[Tensor, "B S T"], Float[Tensor, "B S T"] | None]:
+        """Scores of every source position for every target position (and of the scale, where there is one)."""
+        x, h = self.source(source, source_mask).unsqueeze(1), self.target(target, target_mask)
+        return self.score(h, x), None if self.scale is None else self.scale(h, x)
+
+
+def external_scores(
+    links: Sequence[Links],
+    source_words: Sequence[Sequence[int]],
+    target_words: Sequence[Sequence[int]],
+    *,
+    smoothing: float,
+    shape: tuple[int, int, int],
+) -> Float[Tensor, "B S T"]:
+    """log q from word links: even over the pieces linked to, mixed with an even share over all of them.
+
+    A target word without links, and the end of the sentence, get the even share alone.
+    """
+    log_q = torch.zeros(shape)
+    for b, (pairs, source, target) in enumerate(zip(links, source_words, target_words, strict=True)):
+        hits = torch.tensor([[(v, w) in pairs for v in source] for w in target], dtype=torch.float32)
+        hits = hits.view(len(target), len(source))
+        count = hits.sum(1, keepdim=True)
+        even = 1 / len(source)
+        q = torch.where(count > 0, (1 - smoothing) * hits / count.clamp_min(1) + smoothing * even, even)
+        log_q[b, : len(target), : len(source)] = q.clamp_min(1e-8).log()
+    return log_q

@@ -1,0 +1,185 @@
+"""The translation model of the paper's Appendix B: encoder, decoder, prior, head and inference network."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from jaxtyping import Bool, Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+
+from latentalign.config import Section
+from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal
+from latentalign.core.kernels.emission import MAX_LOGITS, EmissionLatent
+from latentalign.core.scores import build_score
+from latentalign.nn.attention_decoder import AttentionDecoder
+from latentalign.nn.dropout import Dropout
+from latentalign.nn.heads import MLPHead
+from latentalign.nn.recurrent import LSTMStack
+from latentalign.tasks.nmt.data import Batch
+from latentalign.tasks.nmt.inference_network import InferenceConfig, InferenceNetwork
+from latentalign.tasks.nmt.tokenizer import BOS
+
+Distribution = Categorical | Dirichlet | LogisticNormal
+
+
+class ModelConfig(Section):
+    """Every size of the generative model."""
+
+    embedding: int = Field(512, ge=1)
+    joint_embedding: bool = False
+    """One table of word embeddings for both languages (needs one vocabulary)."""
+    encoder_layers: int = Field(2, ge=1)
+    encoder_size: int = Field(512, ge=1)
+    """Units in each direction."""
+    decoder_layers: int = Field(2, ge=1)
+    decoder_size: int = Field(768, ge=1)
+    attention: Literal["mlp", "bilinear", "dot"] = "mlp"
+    attention_size: int = Field(768, ge=1)
+    head_size: int = Field(768, ge=1)
+    dropout: float = Field(0.3, ge=0, lt=1)
+    init: float = Field(0.1, gt=0)
+    """All parameters start uniform in (-init, init)."""
+    max_logits: int = Field(MAX_LOGITS, ge=1)
+    """How many logits may be alive at once: a bound of memory, never of the result."""
+
+
+class TranslationModel(nn.Module):
+    """p(y_j | x, y_<j) through a latent alignment z_j; see Appendix B of the paper."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        source_size: int,
+        target_size: int,
+        family: str = "categorical",
+        inference: InferenceConfig | None = None,
+    ) -> None:
+        super().__init__()
+        if config.joint_embedding and source_size != target_size:
+            raise ValueError("model.joint_embedding needs one vocabulary: set tokenizer.joint = true")
+        self.config, self.family = config, family
+        memory_dim = 2 * config.encoder_size
+        self.source_embedding = nn.Embedding(source_size, config.embedding)
+        self.target_embedding = (
+            self.source_embedding if config.joint_embedding else nn.Embedding(target_size, config.embedding)
+        )
+        self.dropout = Dropout(config.dropout)
+        self.encoder = LSTMStack(
+            config.embedding, config.encoder_size, config.encoder_layers, dropout=config.dropout
+        )
+        sizes: dict[str, Any] = {
+            "query_dim": config.decoder_size,
+            "memory_dim": memory_dim,
+            "hidden": config.attention_size,
+        }
+        self.decoder = AttentionDecoder(
+            config.embedding,
+            config.decoder_size,
+            config.decoder_layers,
+            memory_dim=memory_dim,
+            score=build_score(config.attention, **sizes),
+            dropout=config.dropout,
+        )
+        self.scale = build_score(config.attention, **sizes) if family == "logistic-normal" else None
+        self.head = MLPHead(
+            config.decoder_size, memory_dim, target_size, hidden=config.head_size, dropout=config.dropout
+        )
+        self.inference = (
+            InferenceNetwork(
+                inference,
+                config.embedding,
+                dropout=config.dropout,
+                scale=family == "logistic-normal",
+            )
+            if inference is not None and inference.kind == "network"
+            else None
+        )
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -config.init, config.init)
+
+    def embed_source(self, tokens: Int[Tensor, "*n"]) -> Float[Tensor, "*n E"]:
+        """Word embeddings of the source, with dropout."""
+        embedded: Tensor = self.dropout(self.source_embedding(tokens))
+        return embedded
+
+    def embed_target(self, tokens: Int[Tensor, "*n"]) -> Float[Tensor, "*n E"]:
+        """Word embeddings of the target, with dropout."""
+        embedded: Tensor = self.dropout(self.target_embedding(tokens))
+        return embedded
+
+    def encode(self, source: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        """x_1..x_T, the members of the source."""
+        memory: Tensor = self.encoder(self.embed_source(source), mask)
+        return memory
+
+    def distribution(
+        self,
+        scores: Float[Tensor, "*batch T"],
+        mask: Bool[Tensor, "*batch T"],
+        scale_scores: Float[Tensor, "*batch T"] | None,
+    ) -> Distribution:
+        """Scores as a distribution of the model's family."""
+        if self.family == "dirichlet":
+            return Dirichlet.from_scores(scores, mask)
+        if self.family == "logistic-normal":
+            return LogisticNormal.from_scores(scores, mask, scale_scores=scale_scores)
+        return Categorical.from_scores(scores, mask)
+
+    def prior(
+        self,
+        query: Float[Tensor, "*batch Dq"],
+        scores: Float[Tensor, "*batch T"],
+        memory: Float[Tensor, "*#batch T D"],
+        *,
+        mask: Bool[Tensor, "*batch T"],
+    ) -> Distribution:
+        """p(z | x, x~) from the decoder's scores."""
+        scale = None if self.scale is None else self.scale(query, memory)
+        return self.distribution(scores, mask, scale)
+
+    def latent(
+        self, batch: Batch, external: Float[Tensor, "B S T"] | None = None
+    ) -> EmissionLatent[Distribution]:
+        """The latent choices of all target positions: the recurrence first, all emissions after it."""
+        memory = self.encode(batch.source, batch.source_mask)
+        previous = batch.target.roll(1, dims=1)
+        previous[:, 0] = BOS
+        queries, scores = self.decoder(
+            self.embed_target(previous), batch.target_mask, memory, mask=batch.source_mask
+        )
+        mask = batch.target_mask.unsqueeze(2) & batch.source_mask.unsqueeze(1)
+        shared = memory.unsqueeze(1)
+        return EmissionLatent(
+            self.prior(queries, scores, shared, mask=mask),
+            self.head,
+            queries,
+            memory=shared,
+            target=batch.target,
+            inferred=self.inferred(batch, mask, external),
+            query_mask=batch.target_mask,
+            max_logits=self.config.max_logits,
+        )
+
+    def inferred(
+        self, batch: Batch, mask: Bool[Tensor, "B S T"], external: Float[Tensor, "B S T"] | None
+    ) -> Distribution | None:
+        """q(z; x, x~, y): from the network, or given; None where there is neither."""
+        if external is not None:
+            return self.distribution(external.to(self.head.output.weight), mask, None)
+        if self.inference is None:
+            return None
+        scores, scale = self.inference(
+            self.embed_source(batch.source),
+            batch.source_mask,
+            self.embed_target(batch.target),
+            target_mask=batch.target_mask,
+        )
+        return self.distribution(scores, mask, scale)
+
+
+def count_parameters(model: nn.Module) -> dict[str, int]:
+    """Numbers of the generative model and of the inference network, which is not used at test time."""
+    inference = sum(p.numel() for n, p in model.named_parameters() if n.startswith("inference."))
+    return {"model": sum(p.numel() for p in model.parameters()) - inference, "inference": inference}

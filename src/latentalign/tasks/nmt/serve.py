@@ -1,0 +1,109 @@
+"""Translating and aligning behind a page."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import FastAPI
+from pydantic import Field, StringConstraints
+
+from latentalign.errors import InputError
+from latentalign.tasks.nmt.align import encode_pairs
+from latentalign.tasks.nmt.details import shown_pairs
+from latentalign.tasks.nmt.task import Trained
+from latentalign.tasks.nmt.translate import Settings, Translation, translate_lines
+from latentalign.web.pages import Page, render
+from latentalign.web.server import Asking, Predict, application
+
+Line = Annotated[str, StringConstraints(max_length=2000)]
+MOST = 100
+"""Sentences of one request."""
+CELLS = 50_000
+"""Of the alignment matrices of one request: its target subwords times their source subwords."""
+
+
+class Translate(Asking):
+    """Sentences to translate; what is not given is as in the run's recipe."""
+
+    source: list[Line] = Field(max_length=MOST)
+    predict: Predict | None = None
+    beam: int | None = Field(None, ge=1, le=50)
+    length_penalty: float | None = Field(None, ge=0, le=10)
+    nbest: int = Field(1, ge=1, le=50)
+
+
+class SentencePair(Asking):
+    """A sentence and a translation of it, by whomever."""
+
+    source: Line
+    target: Line
+
+
+class Align(Asking):
+    """Sentence pairs to align."""
+
+    pairs: list[SentencePair] = Field(max_length=MOST)
+
+
+def served(trained: Trained, title: str) -> FastAPI:
+    """A translation model, its page at `/`."""
+    objective = trained.config.objective.name
+    about = {
+        "title": title, "task": "translation", "objective": objective, "predict": trained.objective.predict,
+        "beam": trained.config.search.beam, "length_penalty": trained.config.search.length_penalty,
+    }  # fmt: skip
+    summary = f"Trained with the objective {objective}, predicting with {trained.objective.predict}"
+    app = application(render(Page(title, summary, (), {objective: []}, form="translate.html")), about)
+
+    @app.post("/api/translate")
+    def translate(asked: Translate) -> dict[str, Any]:
+        """The best translations of every sentence, with log-probabilities; as many lists as sentences."""
+        settings = Settings(asked.predict, asked.beam, asked.length_penalty, asked.nbest)
+        lines = [on_one_line(text) for text in asked.source]
+        for number, ids in enumerate(trained.tokenizer.source_ids(lines)):
+            if len(ids) > settings.max_source:
+                raise InputError(
+                    f"source.{number}: {len(ids)} tokens, at most {settings.max_source} are translated"
+                )
+        with app.state.model:
+            found = list(translate_lines(trained, lines, settings))
+        return {"translations": [[told(trained, one) for one in best[: asked.nbest]] for best in found]}
+
+    @app.post("/api/align")
+    def align(asked: Align) -> dict[str, Any]:
+        """Words, subwords and every alignment of the pairs: rows are target words, columns source words."""
+        pairs = [(on_one_line(pair.source), on_one_line(pair.target)) for pair in asked.pairs]
+        for number, pair in enumerate(pairs):
+            for side, text in zip(("source", "target"), pair, strict=True):
+                if not trained.tokenizer.words(text):
+                    raise InputError(f"pairs.{number}.{side}: there is no word in it")
+        encoded = encode_pairs(trained, [s for s, _ in pairs], [t for _, t in pairs])
+        cells = sum(len(pair.source.ids) * len(pair.target.ids) for pair in encoded)
+        if cells > CELLS:
+            raise InputError(
+                f"pairs: {cells:,} pairs of subwords, at most {CELLS:,}; send shorter or fewer sentences"
+            )
+        with app.state.model:
+            return {"alignments": shown_pairs(trained, pairs, rounded)}
+
+    return app
+
+
+def told(trained: Trained, one: Translation) -> dict[str, Any]:
+    """A translation; of segmented text also as its pieces, by which it is aligned."""
+    found: dict[str, Any] = {"text": one.text, "log_prob": one.log_prob, "score": one.score}
+    if trained.config.tokenizer.kind == "segmented":
+        found["segmented"] = " ".join(trained.tokenizer.target_pieces(one.ids))
+    return found
+
+
+def on_one_line(text: str) -> str:
+    """A sentence whose line breaks are spaces."""
+    return " ".join(text.split())
+
+
+def rounded(matrix: np.ndarray) -> list[list[float]]:
+    """Probabilities as lists."""
+    found: list[list[float]] = matrix.round(6).tolist()
+    return found

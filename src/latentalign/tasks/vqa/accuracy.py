@@ -1,0 +1,159 @@
+"""How often people gave the predicted answer: the paper's accuracy and the official one of the VQA challenge.
+
+The official accuracy is that of the challenge's evaluation script in its last version, its oddities included:
+normalisation is skipped where all ten people agree, a period is kept only before a digit, and at most the
+first 32 of the others go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from latentalign.errors import InputError
+from latentalign.tasks.vqa.questions import Annotation
+
+PEOPLE = 10
+"""How many answers a question must have for its official accuracy to exist."""
+
+_MARKS = ';/[]"{}()=+\\_-><@`,?!'
+_COMMA_IN_NUMBER = re.compile(r"\d,\d")
+_PERIOD = re.compile(r"\.(?!\d)")  # the script's look-behind for a digit is mistyped and never applies
+_PERIODS = 32  # the script passes a flag of this value where the number of replacements belongs
+_ARTICLES = ("a", "an", "the")
+_COUNTED = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_NUMBERS = {"none": "0"} | {word: str(number) for number, word in enumerate(_COUNTED)}
+_STEMS = {
+    "n't": "ai are ca could did do does had has have is might must need ought sha should was were wo would",
+    "n't've": "could had might should would",
+    "'ve": "could might must not should they we what where who would you",
+    "'d": "he how it someone something there they where who you",
+    "'d've": "he it she somebody someone something there they we who y'all you",
+    "'ll": "how it somebody someone something they what who why y'all you",
+    "'re": "there they what why you",
+    "'s": "he how somebody someone that there what when where who why",
+    "": "ma'am o'clock 'ow's'at 'twas y'all",
+}
+
+
+def _misspelt(contraction: str) -> Iterator[str]:
+    """The contraction with one of its apostrophes left out, for each of them."""
+    for place, letter in enumerate(contraction):
+        if letter == "'":
+            yield contraction[:place] + contraction[place + 1 :]
+
+
+CONTRACTIONS: dict[str, str] = {
+    misspelt: stem + ending
+    for ending, stems in _STEMS.items()
+    for stem in stems.split()
+    for misspelt in _misspelt(stem + ending)
+} | {"somebody'd": "somebodyd"}  # the one entry that the script has the wrong way round
+"""What the official normalisation writes instead of a contraction that lacks one apostrophe."""
+
+
+@lru_cache(maxsize=2**17)
+def normalize(answer: str) -> str:
+    """An answer as the official script compares it: no punctuation and articles, numbers as digits, lower case."""
+    words = (_NUMBERS.get(word, word) for word in _without_punctuation(_stripped(answer)).lower().split())
+    return " ".join(CONTRACTIONS.get(word, word) for word in words if word not in _ARTICLES)
+
+
+def _stripped(answer: str) -> str:
+    return answer.replace("\n", " ").replace("\t", " ").strip()
+
+
+def _without_punctuation(text: str) -> str:
+    """A mark disappears if the text has it beside a space anywhere, or a comma in a number; else it is a space."""
+    all_vanish = _COMMA_IN_NUMBER.search(text) is not None
+    vanishes = {mark: all_vanish or f"{mark} " in text or f" {mark}" in text for mark in _MARKS}
+    table = str.maketrans({mark: "" if gone else " " for mark, gone in vanishes.items()})
+    return _PERIOD.sub("", text.translate(table), count=_PERIODS)
+
+
+def paper_accuracy(answer: str, humans: Sequence[str]) -> float:
+    """min(votes / 3, 1), where a vote is a human answer that is exactly this string."""
+    return min(sum(human == answer for human in humans) / 3, 1.0)
+
+
+def official_accuracy(answer: str, humans: Sequence[str]) -> float | None:
+    """min(votes / 3, 1) averaged over leaving out each of ten people; None unless there are ten answers."""
+    if len(humans) != PEOPLE:
+        return None
+    humans, answer = [_stripped(human) for human in humans], _stripped(answer)
+    if any(human != humans[0] for human in humans):
+        humans, answer = [normalize(human) for human in humans], normalize(answer)
+    return closed_form(humans.count(answer))
+
+
+def closed_form(votes: int) -> float:
+    """The leave-one-out average for an answer that `votes` of ten people gave: 0, .3, .6, .9, and 1 from 4 on."""
+    if not 0 <= votes <= PEOPLE:
+        raise InputError(f"{votes} votes: expected a number from 0 to {PEOPLE}")
+    return (votes * min(votes - 1, 3) + (PEOPLE - votes) * min(votes, 3)) / (3 * PEOPLE)
+
+
+@dataclass(frozen=True)
+class Score:
+    """Mean accuracies of some questions, from 0 to 1.
+
+    `exact` is the share of questions with the answer that most people gave, or one of several such: where there
+    is one human answer, plain exact match. `official` is None unless each question has ten answers.
+    """
+
+    questions: int
+    paper: float
+    official: float | None
+    exact: float
+
+
+@dataclass(frozen=True)
+class Accuracies(Score):
+    """Mean accuracies of all questions, and of those of each type."""
+
+    by_question_type: dict[str, Score]
+    by_answer_type: dict[str, Score]
+
+
+def accuracies(predicted: Mapping[int, str], annotations: Sequence[Annotation]) -> Accuracies:
+    """Scores of predicted answers, by question id; each annotation needs one, further ones are not looked at."""
+    if not annotations:
+        raise InputError("no annotated question to score answers of")
+    everything: list[Score] = []
+    by_question_type, by_answer_type = defaultdict(list), defaultdict(list)
+    for annotation in annotations:
+        if annotation.question_id not in predicted:
+            raise InputError(f"question {annotation.question_id} has no predicted answer; each needs one")
+        score = _score(predicted[annotation.question_id], annotation.answers)
+        everything.append(score)
+        by_question_type[annotation.question_type].append(score)
+        by_answer_type[annotation.answer_type].append(score)
+    return Accuracies(
+        **vars(_mean(everything)),
+        by_question_type={name: _mean(scores) for name, scores in sorted(by_question_type.items())},
+        by_answer_type={name: _mean(scores) for name, scores in sorted(by_answer_type.items())},
+    )
+
+
+def _score(answer: str, humans: Sequence[str]) -> Score:
+    """The score of one answer."""
+    votes = Counter(humans)
+    return Score(
+        questions=1,
+        paper=paper_accuracy(answer, humans),
+        official=official_accuracy(answer, humans),
+        exact=float(votes[answer] == max(votes.values(), default=1)),
+    )
+
+
+def _mean(scores: Sequence[Score]) -> Score:
+    officials = [score.official for score in scores if score.official is not None]
+    return Score(
+        questions=len(scores),
+        paper=sum(score.paper for score in scores) / len(scores),
+        official=sum(officials) / len(scores) if len(officials) == len(scores) else None,
+        exact=sum(score.exact for score in scores) / len(scores),
+    )

@@ -1,0 +1,201 @@
+"""Questions, answers and regions as batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import Field
+from torch import Tensor
+
+from latentalign.config import DataPath, Section
+from latentalign.errors import InputError
+from latentalign.tasks.vqa.features import Features
+from latentalign.tasks.vqa.questions import (
+    Annotation,
+    Question,
+    matched,
+    part_of,
+    read_annotations,
+    read_questions,
+)
+from latentalign.tasks.vqa.tokenizer import PAD, Vocabulary
+
+PARTS = {"first": 0, "second": 1}
+
+
+class SplitConfig(Section):
+    """Questions, their human answers, and the regions of their pictures."""
+
+    questions: DataPath
+    annotations: DataPath
+    features: DataPath
+    images: DataPath | None = None
+    """The folder of the pictures, for figures."""
+    part: Literal["all", "first", "second"] = "all"
+    """Half of the pictures, dealt out by a seeded hash of their ids."""
+
+
+class DataConfig(Section):
+    """The splits."""
+
+    train: SplitConfig
+    valid: SplitConfig
+    test: SplitConfig | None = None
+    split_seed: int = 0
+    max_regions: int | None = Field(None, ge=1)
+    """Regions of a picture that are used; without it all that the features file has."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A question with its human answers."""
+
+    question: Question
+    annotation: Annotation
+
+
+def read_split(split: SplitConfig, *, seed: int) -> list[Example]:
+    """The questions of a split, paired with their annotations."""
+    pairs = matched(read_questions(split.questions), read_annotations(split.annotations))
+    found = [Example(q, a) for q, a in pairs]
+    if split.part != "all":
+        found = [e for e in found if part_of(e.question.image_id, seed) == PARTS[split.part]]
+    if not found:
+        raise InputError(f"{split.questions}: no question in this split")
+    return found
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Questions, each with the regions of its picture and one answer."""
+
+    regions: Float[Tensor, "B T D"]
+    region_mask: Bool[Tensor, "B T"]
+    boxes: Float[Tensor, "B T 4"]
+    question: Int[Tensor, "B L"]
+    question_mask: Bool[Tensor, "B L"]
+    target: Int[Tensor, "B"]
+    index: Int[Tensor, "n"]
+    """Positions of the examples; none in a batch that only keeps a process busy."""
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on a device."""
+        return Batch(*(getattr(self, f.name).to(device) for f in fields(self)))
+
+    @property
+    def tokens(self) -> int:
+        """Questions, which are this task's queries."""
+        return len(self.index)
+
+
+class Corpus:
+    """A split as arrays: ids of words, positions of pictures, votes for the answers that can be predicted."""
+
+    def __init__(
+        self,
+        examples: Sequence[Example],
+        vocabulary: Vocabulary,
+        split: SplitConfig,
+        *,
+        max_regions: int | None,
+    ) -> None:
+        self.examples, self.max_regions = list(examples), max_regions
+        self.features = Features(split.features)
+        if self.features.size != vocabulary.region_dim:
+            raise InputError(
+                f"{split.features}: {self.features.size} numbers a region, the model is for {vocabulary.region_dim}"
+            )
+        self.words = [vocabulary.encode(e.question.question) for e in examples]
+        self.pictures = np.array([self._picture(e, split) for e in examples], np.int64)
+        self.votes = [
+            Counter(i for a in e.annotation.answers if (i := vocabulary.answer(a)) is not None)
+            for e in examples
+        ]
+
+    def _picture(self, example: Example, split: SplitConfig) -> int:
+        try:
+            return self.features.index(example.question.image_id)
+        except InputError:
+            raise InputError(
+                f"{split.questions}: question {example.question.question_id} is about image "
+                f"{example.question.image_id}, which has no features in {split.features}"
+            ) from None
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def answerable(self) -> np.ndarray:
+        """Positions of questions with at least one answer that can be predicted."""
+        return np.array([i for i, votes in enumerate(self.votes) if votes], np.int64)
+
+    def drawn(self, seed: int, epoch: int) -> np.ndarray:
+        """For every question one answer, in proportion to its votes; -1 where none can be predicted."""
+        random = np.random.default_rng([seed, epoch])
+        chance = random.random(len(self))
+        found = np.full(len(self), -1, np.int64)
+        for i, votes in enumerate(self.votes):
+            if votes:
+                answers, counts = zip(*sorted(votes.items()), strict=True)
+                shares = np.cumsum(counts) / sum(counts)
+                found[i] = answers[int(np.searchsorted(shares, chance[i], side="right"))]
+        return found
+
+    def batch(self, index: np.ndarray, answers: np.ndarray) -> Batch:
+        """Questions at some positions with given answers; rows without a position are not there at all."""
+        regions, mask, boxes = self.features.batch(self.pictures[index])
+        keep = self.max_regions
+        words = [self.words[i] for i in index]
+        longest = max((len(w) for w in words), default=1)
+        question = np.full((len(index), longest), PAD, np.int64)
+        for row, w in enumerate(words):
+            question[row, : len(w)] = w
+        lengths = np.array([len(w) for w in words], np.int64)
+        present = np.arange(longest) < lengths[:, None]
+        arrays = (
+            regions[:, :keep],
+            mask[:, :keep],
+            boxes[:, :keep],
+            question,
+            present,
+            np.asarray(answers, np.int64),
+            np.asarray(index, np.int64),
+        )
+        return Batch(*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays))
+
+    def nothing(self) -> Batch:
+        """A process's share of a batch that has none for it: no region, but every parameter takes part."""
+        one = self.batch(np.zeros(1, np.int64), np.zeros(1, np.int64))
+        return Batch(
+            one.regions, torch.zeros_like(one.region_mask), one.boxes, one.question, one.question_mask,
+            one.target, one.index[:0],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A batch for evaluation: every answer that some human gave, with the share of votes it has."""
+
+    batch: Batch
+    weight: Float[Tensor, "B"]
+    best: Bool[Tensor, "B"]
+    """Whether it is its question's most frequent answer."""
+
+
+def judged_batches(corpus: Corpus, size: int) -> Iterator[Judged]:
+    """All (question, answer) pairs whose answer can be predicted; shares of a question sum to 1."""
+    rows: list[tuple[int, int, float, bool]] = []
+    for i in corpus.answerable:
+        votes = corpus.votes[i]
+        top = min(votes, key=lambda a: (-votes[a], a))
+        rows += [(int(i), a, n / votes.total(), a == top) for a, n in sorted(votes.items())]
+    for start in range(0, len(rows), size):
+        index, answers, weight, best = zip(*rows[start : start + size], strict=True)
+        batch = corpus.batch(np.array(index), np.array(answers))
+        yield Judged(batch, torch.tensor(weight, dtype=torch.float64), torch.tensor(best))

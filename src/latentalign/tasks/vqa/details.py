@@ -1,0 +1,113 @@
+"""What a report shows of one trained model beyond single figures: question by question, and where it looks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from latentalign.core.predictives import exact_posterior, log_predictive, parse_predict
+from latentalign.tasks.vqa.accuracy import paper_accuracy
+from latentalign.tasks.vqa.data import Batch, Corpus
+from latentalign.tasks.vqa.metrics import answers, judged_latents, single_answers
+from latentalign.tasks.vqa.task import Trained
+
+
+@torch.no_grad()
+def details(trained: Trained, split: str, *, questions: int) -> dict[str, Any]:
+    """Scores of every question, and regions with their probabilities for some."""
+    corpus = trained.corpus(split)
+    how = trained.objective.predict
+    predicted = answers(trained, corpus, how)
+    own = parse_predict(how)
+    sums = {name: np.zeros(len(corpus.examples)) for name in ("nll", "entropy_prior")}
+    for latent, judged, batch in judged_latents(trained, corpus):
+        values = {"nll": log_predictive(latent, own), "entropy_prior": latent.prior.entropy}
+        for name, value in values.items():
+            np.add.at(sums[name], batch.index.numpy(), (value.double().cpu() * judged.weight).numpy())
+    pictures = [e.question.image_id for e in corpus.examples]
+    judged_pictures = [pictures[i] for i in corpus.answerable]
+    return {
+        "objective": trained.config.objective.name,
+        "split": split,
+        "scores": {
+            **{name: value[corpus.answerable].tolist() for name, value in sums.items()},
+            "accuracy": [100 * x for x in scores(predicted, corpus)],
+        },
+        "groups": {**dict.fromkeys(sums, judged_pictures), "accuracy": pictures},
+        "looks": looks(trained, corpus, predicted, questions),
+    }
+
+
+def scores(predicted: dict[int, str], corpus: Corpus) -> list[float]:
+    """The accuracy of every question, which is exact match where all have one answer."""
+    found = [paper_accuracy(predicted[e.question.question_id], e.annotation.answers) for e in corpus.examples]
+    return [float(x > 0) for x in found] if single_answers(corpus.examples) else found
+
+
+@torch.no_grad()
+def looks(
+    trained: Trained, corpus: Corpus, predicted: dict[int, str], questions: int
+) -> list[dict[str, Any]]:
+    """Regions of some questions, spread over the split, under prior, q and exact posterior."""
+    usable = corpus.answerable
+    chosen = usable[np.linspace(0, len(usable) - 1, min(questions, len(usable))).astype(int)]
+    targets = np.array([min(v, key=lambda a, v=v: (-v[a], a)) for v in (corpus.votes[i] for i in chosen)])
+    batch = corpus.batch(chosen, targets)
+    found = []
+    for row, (i, seen) in enumerate(zip(chosen, regions_seen(trained, batch), strict=True)):
+        example = corpus.examples[i]
+        found.append(
+            {
+                "question_id": example.question.question_id,
+                "image_id": example.question.image_id,
+                "question": example.question.question,
+                "answer": trained.vocabulary.answers[int(targets[row])],
+                "predicted": predicted[example.question.question_id],
+                "gold": [list(box) for box in example.annotation.regions],
+                **seen,
+            }
+        )
+    return found
+
+
+@torch.no_grad()
+def regions_seen(trained: Trained, batch: Batch) -> list[dict[str, Any]]:
+    """For every question its regions, their probabilities given its answer, and what would be said of each."""
+    latent = trained.model.latent(batch.to(trained.device))
+    says = said(trained, batch)
+    looked = {"prior": latent.prior.mean, "posterior": exact_posterior(latent).mean}
+    if latent.inferred is not None:
+        looked["inferred"] = latent.inferred.mean
+    found = []
+    for row, present in enumerate(batch.region_mask):
+        found.append(
+            {
+                "boxes": batch.boxes[row][present].tolist(),
+                "looks": {name: mean[row].cpu()[present].tolist() for name, mean in looked.items()},
+                "says": [says[row][t] for t in range(len(present)) if present[t]],
+            }
+        )
+    return found
+
+
+@torch.no_grad()
+def said(trained: Trained, batch: Batch, *, top: int = 3) -> list[list[list[tuple[str, float]]]]:
+    """For every question and region the likeliest answers if the model looked there: f(x, z) of each z."""
+    model = trained.model
+    here = batch.to(trained.device)
+    query, memory = model.ask(here.question, here.question_mask), model.look(here.regions)
+    found = []
+    for row in range(len(memory)):
+        queries = query[row].expand(memory.shape[1], -1)
+        likeliest = (
+            model.head(queries, memory[row]).softmax(-1).topk(min(top, len(trained.vocabulary.answers)))
+        )
+        found.append(
+            [
+                [(trained.vocabulary.answers[a], round(p, 3)) for a, p in zip(answers, shares, strict=True)]
+                for answers, shares in zip(likeliest.indices.tolist(), likeliest.values.tolist(), strict=True)
+            ]
+        )
+    return found

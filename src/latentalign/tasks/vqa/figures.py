@@ -1,0 +1,95 @@
+"""Where a model looks, drawn for people."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from PIL import Image
+
+from latentalign.reproduction.curves import drawn, plain
+from latentalign.tasks.vqa.features import image_id_of
+
+HUES = {"prior": "#D55E00", "inferred": "#0072B2", "posterior": "#CC79A7"}
+LABELS = {"prior": "prior p", "inferred": "inferred q", "posterior": "exact posterior"}
+SUFFIXES = (".png", ".jpg", ".jpeg")
+DIGITS = re.compile(r"\d")
+
+
+def find_pictures(folder: Path) -> dict[int, Path]:
+    """The pictures of a folder by their ids."""
+    named = [p for p in sorted(folder.iterdir()) if p.suffix.lower() in SUFFIXES and DIGITS.search(p.name)]
+    return {image_id_of(p.name): p for p in named}
+
+
+def embedded_pictures(
+    looks: Mapping[str, Sequence[Mapping[str, Any]]], pictures: Mapping[int, Path]
+) -> dict[str, str]:
+    """The pictures that are looked at, small, as addresses that hold their own data."""
+    wanted = {r["image_id"] for records in looks.values() for r in records}
+    found = {}
+    for image_id in sorted(wanted & pictures.keys()):
+        with Image.open(pictures[image_id]) as picture:
+            small = picture.convert("RGB")
+            small.thumbnail((480, 480))
+            buffer = io.BytesIO()
+            small.save(buffer, "JPEG", quality=85)
+        encoded = base64.b64encode(buffer.getvalue()).decode()
+        found[str(image_id)] = f"data:image/jpeg;base64,{encoded}"
+    return found
+
+
+def looking(records: Sequence[Mapping[str, Any]], pictures: Mapping[int, Path], *, count: int = 4) -> Figure:
+    """A row for each question: the likeliest regions under prior, q and posterior; white dashes are gold."""
+    usable = [r for r in records if r["image_id"] in pictures]
+    shown = ([r for r in usable if r["gold"]] or usable)[:count]
+    names = [n for n in ("prior", "inferred", "posterior") if shown and n in shown[0]["looks"]]
+    across, down = max(1, len(names)), max(1, len(shown))
+    figure, panels = drawn(3.2 * across, 3.0 * down, panels=across, rows=down)
+    for k, record in enumerate(shown):
+        with Image.open(pictures[record["image_id"]]) as picture:
+            pixels = np.asarray(picture.convert("RGB"))
+        for m, name in enumerate(names):
+            axes = panels[k * len(names) + m]
+            draw_regions(axes, pixels, record, name)
+            if m == 0:
+                answer = f"{record['predicted']} (people: {record['answer']})"
+                axes.set_title(plain(f"{wrapped(record['question'])}\n{answer}"), fontsize=8, loc="left")
+            axes.set_xlabel(LABELS[name], fontsize=8)
+    return figure
+
+
+def draw_regions(axes: Any, pixels: np.ndarray, record: Mapping[str, Any], name: str) -> None:
+    """A picture with the regions that hold at least a twentieth of the probability."""
+    height, width = pixels.shape[:2]
+    axes.imshow(pixels)
+    for box, probability in zip(record["boxes"], record["looks"][name], strict=True):
+        if probability >= 0.05:
+            strength = {"linewidth": 0.5 + 4 * probability, "alpha": 0.35 + 0.65 * probability}
+            axes.add_patch(outline(box, width, height, edgecolor=HUES[name], **strength))
+    for box in record["gold"]:
+        axes.add_patch(outline(box, width, height, edgecolor="white", linewidth=1.2, linestyle="--"))
+    axes.set(xticks=[], yticks=[])
+
+
+def outline(box: Sequence[float], width: int, height: int, **style: Any) -> Rectangle:
+    x1, y1, x2, y2 = box
+    size = ((x2 - x1) * width, (y2 - y1) * height)
+    return Rectangle((x1 * width, y1 * height), *size, facecolor="none", **style)
+
+
+def wrapped(text: str, width: int = 34) -> str:
+    """A question on a few short lines."""
+    lines = [""]
+    for word in text.split():
+        lines[-1:] = (
+            [f"{lines[-1]} {word}".strip()] if len(lines[-1]) + len(word) < width else [lines[-1], word]
+        )
+    return "\n".join(lines)

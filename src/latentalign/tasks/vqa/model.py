@@ -1,0 +1,104 @@
+"""The question answering model of the paper's Appendix B: question, prior over regions, head, inference network."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+
+from latentalign.config import DataPath, Section
+from latentalign.core.distributions import Categorical
+from latentalign.core.kernels.emission import MAX_LOGITS, EmissionLatent
+from latentalign.core.scores import MLPScore
+from latentalign.nn.heads import MLPHead
+from latentalign.nn.recurrent import LSTMStack
+from latentalign.tasks.vqa.data import Batch
+from latentalign.tasks.vqa.inference_network import InferenceConfig, InferenceNetwork
+
+
+class ModelConfig(Section):
+    """Every size of the generative model."""
+
+    embedding: int = Field(300, ge=1)
+    vectors: DataPath | None = None
+    """Text vectors (a word and its numbers a line) that word embeddings start from, GloVe's for instance."""
+    question_size: int = Field(1024, ge=1)
+    attention_size: int = Field(1024, ge=1)
+    head_size: int = Field(1024, ge=1)
+    dropout: float = Field(0.5, ge=0, lt=1)
+    """Before the last layer."""
+    normalize: bool = False
+    """Scale every region's features to length 1."""
+    blind: bool = False
+    """Show zeros instead of regions: what can be answered from the question alone."""
+    max_logits: int = Field(MAX_LOGITS, ge=1)
+
+
+class AnswerModel(nn.Module):
+    """p(y | x, x~) through a latent region z."""
+
+    family = "categorical"
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        words: int,
+        answers: int,
+        region_dim: int,
+        inference: InferenceConfig | None = None,
+    ) -> None:
+        super().__init__()
+        self.config, self.region_dim = config, region_dim
+        self.embedding = nn.Embedding(words, config.embedding)
+        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
+        self.encoder = LSTMStack(config.embedding, config.question_size, 1, bidirectional=False)
+        self.score = MLPScore(config.question_size, region_dim, config.attention_size)
+        self.head = MLPHead(
+            config.question_size,
+            region_dim,
+            answers,
+            hidden=config.head_size,
+            dropout=config.dropout,
+            activation=nn.ReLU(),
+        )
+        sizes = {"region_dim": region_dim, "question_dim": config.question_size, "answers": answers}
+        self.inference = None if inference is None else InferenceNetwork(inference, **sizes)
+
+    def ask(self, question: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"]) -> Float[Tensor, "B H"]:
+        """x~: the state after the last word."""
+        states = self.encoder(self.embedding(question), mask)
+        last = (mask.sum(1) - 1).clamp_min(0)
+        return states[torch.arange(len(last), device=last.device), last]
+
+    def look(self, regions: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        """x: the members of the source."""
+        regions = regions.to(self.head.output.weight.dtype)
+        if self.config.blind:
+            return torch.zeros_like(regions)
+        return nn.functional.normalize(regions, dim=-1) if self.config.normalize else regions
+
+    def latent(self, batch: Batch) -> EmissionLatent[Categorical]:
+        """The latent region of every question."""
+        query, memory = self.ask(batch.question, batch.question_mask), self.look(batch.regions)
+        mask = batch.region_mask
+        inferred = None
+        if self.inference is not None:
+            inferred = Categorical.from_scores(self.inference(memory, query, batch.target), mask)
+        return EmissionLatent(
+            Categorical.from_scores(self.score(query, memory), mask),
+            self.head,
+            query,
+            memory=memory,
+            target=batch.target,
+            inferred=inferred,
+            query_mask=mask.any(-1),
+            max_logits=self.config.max_logits,
+        )
+
+
+def count_parameters(model: nn.Module) -> dict[str, int]:
+    """Numbers of the generative model and of the inference network, which is not used at test time."""
+    inference = sum(p.numel() for n, p in model.named_parameters() if n.startswith("inference."))
+    return {"model": sum(p.numel() for p in model.parameters()) - inference, "inference": inference}

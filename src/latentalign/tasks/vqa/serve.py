@@ -1,0 +1,95 @@
+"""Answering questions about pictures behind a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from fastapi import FastAPI, Response
+from fastapi.responses import FileResponse
+from pydantic import Field, StringConstraints
+
+from latentalign.errors import InputError
+from latentalign.tasks.vqa.answer import unanswered
+from latentalign.tasks.vqa.details import regions_seen
+from latentalign.tasks.vqa.figures import find_pictures
+from latentalign.tasks.vqa.metrics import answer_log_probs, checked_predict
+from latentalign.tasks.vqa.questions import Question, words
+from latentalign.tasks.vqa.task import Trained
+from latentalign.web.pages import Page, render
+from latentalign.web.server import Asking, Predict, application
+
+LISTED = 1000
+"""Pictures whose numbers are told."""
+
+
+class Answer(Asking):
+    """A question about a picture. Regions are looked at given an answer: the likeliest, unless another is named."""
+
+    image_id: int
+    question: Annotated[str, StringConstraints(max_length=2000)]
+    answer: str | None = None
+    predict: Predict | None = None
+    top: int = Field(5, ge=1, le=100)
+
+
+def served(trained: Trained, title: str, *, features: Path | None, images: Path | None) -> FastAPI:
+    """A question answering model, its page at `/`. Features and pictures not given are those of the last split."""
+    if images is not None and not images.is_dir():
+        raise InputError(f"{images}: expected a folder of pictures")
+    split = trained.config.data.test or trained.config.data.valid
+    split = split.model_copy(
+        update={"features": features or split.features, "images": images or split.images}
+    )
+    known = unanswered(trained, [], split).features.image_ids
+    pictures = find_pictures(split.images) if split.images is not None and split.images.is_dir() else {}
+    ids = sorted(pictures.keys() & set(known.tolist())) or sorted(known.tolist())
+    objective, vocabulary = trained.config.objective.name, trained.vocabulary
+    seen_words = set(vocabulary.words)
+    about = {
+        "title": title, "task": "question answering", "objective": objective,
+        "predict": trained.objective.predict, "answers": len(vocabulary.answers),
+        "pictures": len(ids), "image_ids": ids[:LISTED],
+    }  # fmt: skip
+    summary = f"Trained with the objective {objective}, predicting with {trained.objective.predict}"
+    app = application(render(Page(title, summary, (), looks={objective: []}, form="ask.html")), about)
+
+    @app.get("/api/pictures/{image_id}")
+    def picture(image_id: int) -> Response:
+        """A picture, if there is a file of it."""
+        path = pictures.get(image_id)
+        return FileResponse(path) if path is not None and path.is_file() else Response(status_code=404)
+
+    @app.post("/api/answer")
+    def answer(asked: Answer) -> dict[str, Any]:
+        """The likeliest answers with their probabilities; regions with theirs, and what would be said of each."""
+        asked_words = words(asked.question)
+        if not asked_words:
+            raise InputError("question: there is no word in it")
+        if asked.answer is not None and vocabulary.answer(asked.answer) is None:
+            raise InputError(f"answer: {asked.answer!r} is not among the answers that the model can give")
+        if asked.image_id not in known:
+            raise InputError(f"image_id: there are no features of image {asked.image_id}")
+        predict = checked_predict(asked.predict or trained.objective.predict)
+        with app.state.model, torch.no_grad():
+            corpus = unanswered(trained, [Question(0, asked.image_id, asked.question)], split)
+            batch = corpus.batch(np.zeros(1, np.int64), np.zeros(1, np.int64))
+            shares = answer_log_probs(trained, batch.to(trained.device), predict)[0].double().exp()
+            likeliest = shares.topk(min(asked.top, len(shares)))
+            found = [
+                {"answer": vocabulary.answers[i], "probability": p}
+                for i, p in zip(likeliest.indices.tolist(), likeliest.values.tolist(), strict=True)
+            ]
+            given = str(found[0]["answer"]) if asked.answer is None else asked.answer
+            batch.target.fill_(vocabulary.answer(given) or 0)
+            seen = regions_seen(trained, batch)[0]
+        look = {
+            "image_id": asked.image_id, "question": asked.question, "predicted": found[0]["answer"],
+            "given": given, "gold": [], "pictured": asked.image_id in pictures, **seen,
+        }  # fmt: skip
+        unknown = [word for word in dict.fromkeys(asked_words) if word not in seen_words]
+        return {"answers": found, "unknown_words": unknown, "look": look}
+
+    return app

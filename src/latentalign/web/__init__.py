@@ -1,0 +1,1 @@
+"""Everything that is shown in a browser: pages and the server."""

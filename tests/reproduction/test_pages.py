@@ -1,0 +1,137 @@
+"""The page stands alone, and in a browser its switches switch."""
+
+import base64
+import re
+
+import pytest
+
+from latentalign.errors import InputError
+from latentalign.reproduction.tables import Cell, Table
+from latentalign.web.pages import Page, Section, render, require_free
+
+
+def matrix(*rows):
+    return base64.b64encode(bytes(round(255 * p) for row in rows for p in row)).decode()
+
+
+def records(prior, posterior):
+    shared = {
+        "source": ["ein", "Hund"],
+        "target": ["a", "dog"],
+        "sure": [[0, 0], [1, 1]],
+        "possible": [],
+        "source_pieces": ["\u2581ein", "\u2581Hu", "nd"],
+        "target_pieces": ["\u2581a", "\u2581dog"],
+    }
+    pieces = {"prior": matrix((1, 0, 0), (0, 0.6, 0.4)), "posterior": matrix((1, 0, 0), (0, 0.2, 0.8))}
+    first = {"sentence": 3, **shared, "matrices": {"prior": prior, "posterior": posterior}}
+    return [{**first, "piece_matrices": pieces}, {**first, "sentence": 7, "piece_matrices": pieces}]
+
+
+@pytest.fixture
+def page():
+    table = Table(
+        "Figures <1>",
+        "note",
+        ["row", "ppl"],
+        [[Cell("b"), Cell("2.0", 2.0)], [Cell("a"), Cell("10.0", 10.0)], [Cell("c"), Cell("-")]],
+    )
+    alignments = {
+        "soft": records(matrix((0.5, 0.5), (0.5, 0.5)), matrix((1, 0), (0, 1))),
+        "variational-sample": records(matrix((0.8, 0.2), (0.1, 0.9)), matrix((1, 0), (0, 1))),
+    }
+    look = {
+        "question_id": 1, "image_id": 5, "question": "what color?", "answer": "red", "predicted": "red",
+        "boxes": [[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]], "gold": [[0, 0, 0.5, 0.5]],
+        "looks": {"prior": [0.4, 0.6], "posterior": [1.0, 0.0]},
+        "says": [[["red", 0.9], ["blue", 0.1]], [["blue", 0.8], ["red", 0.2]]],
+    }  # fmt: skip
+    return Page(
+        "A & B",
+        "two rows",
+        [Section("Figures <1>", table=table)],
+        alignments,
+        looks={"marginal": [look]},
+        pictures={"5": "data:image/gif;base64,R0lGODlhAQABAAAAACw="},
+    )
+
+
+def test_the_page_is_one_file_without_addresses_and_hostile_words_stay_words(page):
+    page.alignments["soft"][0]["source"][0] = "</script><script>alert(1)</script>"
+    text = render(page)
+    assert "alert(1)</script>" not in text
+    assert not re.search(r"""(src|href)=["'](?!#)""", text)
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "A &amp; B" in text
+    assert "{{" not in text
+
+
+def test_a_page_is_not_replaced_unasked(tmp_path):
+    require_free(tmp_path / "new.html", overwrite=False)
+    (tmp_path / "old.html").write_text("mine")
+    require_free(tmp_path / "old.html", overwrite=True)
+    with pytest.raises(InputError, match="--overwrite"):
+        require_free(tmp_path / "old.html", overwrite=False)
+
+
+PROBE = """
+<script>
+const share = cell => Number(cell.style.getPropertyValue("--share"));
+const shares = () => [...document.querySelectorAll("#matrix td.p i")].map(share);
+const seen = {};
+const click = id => document.getElementById(id).click();
+seen.posterior = shares();
+click("using-prior"); seen.prior = shares(); seen.entropy = document.querySelector("#matrix td.entropy").textContent;
+click("using-soft"); seen.soft = shares();
+click("using-gold"); seen.gold = shares(); seen.rings = document.querySelectorAll("#matrix td.sure").length;
+seen.inferred_disabled = document.getElementById("using-inferred").disabled;
+click("using-prior"); click("unit-pieces"); seen.pieces = shares();
+seen.words = [...document.querySelectorAll("#matrix thead th span")].map(x => x.textContent);
+click("unit-words"); click("next"); seen.second = document.getElementById("sentence").selectedOptions[0].textContent;
+const word = document.querySelector('#matrix tbody th[data-j="1"]');
+word.dispatchEvent(new PointerEvent("pointerover", {bubbles: true}));
+seen.reading = document.getElementById("reading").textContent;
+seen.lit = [...document.querySelectorAll("#matrix th.lit")].map(x => x.textContent);
+const cell = document.querySelector("#matrix td.p"); cell.focus();
+cell.dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowRight", bubbles: true}));
+seen.moved = [document.activeElement.dataset.i, document.activeElement.dataset.j];
+seen.told = document.getElementById("reading").textContent;
+document.querySelector("#look button").focus();
+seen.says = document.getElementById("look-reading").textContent;
+seen.regions = document.querySelectorAll("#look button").length;
+click("look-prior"); seen.more = document.querySelectorAll("#look button").length;
+const order = () => [...document.querySelectorAll("table.sortable tbody th")].map(x => x.textContent);
+const head = document.querySelectorAll("table.sortable thead button")[1];
+seen.unsorted = order(); head.click(); seen.up = order(); head.click(); seen.down = order();
+seen.wide = document.documentElement.scrollWidth <= window.innerWidth;
+const out = document.createElement("pre");
+out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
+</script>
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1200, 390])
+def test_switches_change_what_is_shown(page, browse, tmp_path, width):
+    path = tmp_path / "page.html"
+    path.write_text(render(page) + PROBE, encoding="utf-8")
+    seen = browse(path.as_uri(), width)
+    assert seen["posterior"] == [1, 0, 0, 1]
+    assert seen["prior"] == pytest.approx([0.8, 0.2, 0.1, 0.9], abs=0.003)
+    assert float(seen["entropy"]) == pytest.approx(0.50, abs=0.01)
+    assert seen["soft"] == pytest.approx([0.5] * 4, abs=0.003)
+    assert seen["gold"] == [1, 0, 0, 1]
+    assert seen["rings"] == 2
+    assert seen["inferred_disabled"]
+    assert seen["pieces"] == pytest.approx([1, 0, 0, 0, 0.6, 0.4], abs=0.003)
+    assert seen["words"][:3] == ["\u2581ein", "\u2581Hu", "nd"]
+    assert seen["second"].startswith("7.")
+    assert seen["reading"] == "dog from Hund 0.90, ein 0.10"
+    assert seen["lit"] == ["ein", "Hund", "dog"]
+    assert seen["moved"] == ["1", "0"]
+    assert seen["told"] == "a from Hund: 0.20"  # the keyboard tells as much as the pointer
+    assert seen["says"] == "looks here with 1.00; if it looked here, it would say red 0.90, blue 0.10"
+    assert (seen["regions"], seen["more"]) == (1, 2)
+    assert (seen["unsorted"], seen["up"], seen["down"]) == (list("bac"), list("bac"), list("abc"))
+    assert seen["wide"]  # nothing but the tables' own boxes is wider than the window

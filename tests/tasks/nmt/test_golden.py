@@ -1,0 +1,97 @@
+"""Guards against silent change: recorded loss curves of every objective, and a run written by an earlier version.
+
+python tests/tasks/nmt/test_golden.py     records the curves anew (after a change that is meant to change them)
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from latentalign import OBJECTIVES, parse_predict
+from latentalign.data import demo
+from latentalign.search import BeamSearch
+from latentalign.tasks.nmt.align import encode_pairs, in_order
+from latentalign.tasks.nmt.decode import Translator
+from latentalign.tasks.nmt.task import Trained, train
+from latentalign.textfiles import read_lines
+from latentalign.training.run import Run
+
+HERE = Path(__file__).parent
+CURVES = HERE / "golden_curves.json"
+FIXTURE = HERE.parent / "fixtures" / "run-v1"
+
+
+def pharaoh(alignment) -> str:
+    return " ".join(f"{i}-{j}" for i, j in sorted(alignment.best()))
+
+
+def curve(name: str, folder: Path, files: Path) -> list[float]:
+    """The bound at each of 20 steps in float64, with dropout and sampling."""
+    from toy import tiny
+
+    config = tiny(files, name, "training.max_steps=20", "training.log_steps=1", "training.precision=float64")
+    run = Run(folder / name)
+    train(config, run, resume=False, overwrite=False)
+    return [r["bound"] for r in run.history() if r["kind"] == "training"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(OBJECTIVES))
+def test_the_first_twenty_steps_are_as_recorded(name, demo_files, tmp_path):
+    found = curve(name, tmp_path, demo_files)
+    assert len(found) == 20
+    assert found == pytest.approx(json.loads(CURVES.read_text())[name], rel=1e-6)
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_bytes(demo_files, tmp_path):
+    from toy import tiny
+
+    config = tiny(demo_files, "variational-sample", "training.max_steps=5")
+    for name in "ab":
+        train(config, Run(tmp_path / name), resume=False, overwrite=False)
+    assert (tmp_path / "a" / "model.safetensors").read_bytes() == (
+        tmp_path / "b" / "model.safetensors"
+    ).read_bytes()
+
+
+@pytest.mark.slow
+def test_a_model_of_version_1_still_translates_and_aligns():
+    expected = json.loads((FIXTURE / "expected.json").read_text())
+    trained = Trained.load(FIXTURE, double=True)
+    sources = [*read_lines(FIXTURE / "text.de")]
+    targets = [*read_lines(FIXTURE / "text.en")]
+    search = Translator(trained.model, BeamSearch(beam=3, nbest=3), parse_predict("exact"))
+    outputs = search([e.ids for e in trained.tokenizer.encode_source_batch(sources[:20])])
+    for hypotheses, log_prob in zip(outputs, expected["log_prob"], strict=True):
+        assert [h.log_prob for h in hypotheses] == pytest.approx(log_prob, rel=1e-9)
+    found = in_order(trained, encode_pairs(trained, sources, targets), "posterior")
+    assert [pharaoh(alignment) for alignment in found] == expected["links"]
+
+
+@pytest.mark.slow
+def test_a_training_of_version_1_still_goes_on(tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(FIXTURE, folder)
+    config = Trained.load(folder).config
+    longer = config.model_copy(update={"training": config.training.model_copy(update={"max_steps": 65})})
+    result = train(longer, Run(folder), resume=True, overwrite=False)
+    assert result["steps"] == 65
+
+
+def record_curves() -> None:
+    import tempfile
+
+    sys.path.insert(0, str(HERE))
+    with tempfile.TemporaryDirectory() as folder:
+        files = Path(folder) / "demo"
+        demo.write(files, train=400, valid=40, test=40)
+        found = {name: curve(name, Path(folder), files) for name in OBJECTIVES}
+    CURVES.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    record_curves()

@@ -1,0 +1,185 @@
+"""A served translation model: its addresses, its refusals, and its page in a browser."""
+
+import json
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi")
+from fastapi.responses import HTMLResponse
+
+from latentalign.tasks.nmt.align import encode_pairs, in_order
+from latentalign.tasks.nmt.serve import served, told
+from latentalign.tasks.nmt.task import Trained, train
+from latentalign.tasks.nmt.tokenizer import Tokenizer, TokenizerConfig
+from latentalign.tasks.nmt.translate import Settings, Translation, translate_lines
+from latentalign.training.run import Run
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from toy import tiny
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def lines(demo_files):
+    return (demo_files / "test.de").read_text().splitlines()[:3]
+
+
+def test_what_is_served_is_what_the_commands_give(trained, lines, serving):
+    with serving(served(trained, "a <title>")) as client:
+        assert b"a &lt;title&gt;" in client("/")[1]
+        about = client.found("/api/about")
+        assert (about["objective"], about["predict"], about["beam"]) == ("variational-sample", "exact", 5)
+        asked = {"source": [*lines, " \n "], "nbest": 2, "beam": 4, "predict": "kmax:3"}
+        found = client.found("/api/translate", asked)["translations"]
+        expected = list(translate_lines(trained, [*lines, ""], Settings("kmax:3", beam=4, nbest=2)))
+        assert [[t["text"] for t in best] for best in found] == [[t.text for t in best] for best in expected]
+        assert found[0][0]["log_prob"] == pytest.approx(expected[0][0].log_prob)
+        assert found[3] == [{"text": "", "log_prob": 0.0, "score": 0.0}]
+        targets = [best[0]["text"] or "the" for best in found[:3]]
+        pairs = [{"source": s, "target": t} for s, t in zip(lines, targets, strict=True)]
+        records = client.found("/api/align", {"pairs": pairs})["alignments"]
+        for name in ("prior", "inferred", "posterior"):
+            known = in_order(trained, encode_pairs(trained, lines, targets), name)
+            for record, alignment in zip(records, known, strict=True):
+                np.testing.assert_allclose(record["matrices"][name], alignment.probability, atol=1e-6)
+                assert np.shape(record["matrices"][name]) == (len(record["target"]), len(record["source"]))
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        ("/api/translate", {"source": ["a"], "bem": 3}, "bem: "),
+        ("/api/translate", {"source": "a"}, "source: "),
+        ("/api/translate", {"source": ["a" * 3000]}, "source.0: "),
+        ("/api/translate", {"source": ["a"], "predict": "guess"}, "predict: predict must be"),
+        ("/api/translate", {"source": ["a"], "predict": "sample:1001"}, "predict: at most sample:1000"),
+        ("/api/translate", {"source": ["a"] * 101}, "source: "),
+        ("/api/translate", {"source": ["a"], "beam": 2, "nbest": 3}, "nbest is 3"),
+        ("/api/align", {"pairs": [{"source": "a", "target": " "}]}, "pairs.0.target: there is no word in it"),
+        ("/api/align", {"pairs": [{"source": "a " * 300, "target": "b " * 300}]}, "pairs: "),
+        ("/api/align", [], "body: "),
+    ],
+)
+def test_bad_questions_are_named(trained, serving, path, body, message):
+    with serving(served(trained, "title")) as client:
+        assert client.refused(path, body).startswith(message)
+
+
+def test_what_is_not_json_or_not_there_is_said(trained, serving):
+    with serving(served(trained, "title")) as client:
+        for content, status in ((b'{"source": [', 422), (b"[" * 100_000, 400)):
+            request = urllib.request.Request(client.address + "/api/translate", content)
+            request.add_header("Content-Type", "application/json")
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(request, timeout=60)
+            with refused.value as answer:
+                assert answer.code == status
+                assert "error" in json.load(answer)
+        assert client("/api/nothing") == (404, b'{"error":"Not Found"}')
+
+
+def test_segmented_text_is_aligned_by_its_pieces(trained, tmp_path):
+    (tmp_path / "text").write_text("low@@ er\n")
+    kind = TokenizerConfig(kind="segmented")
+    tokenizer = Tokenizer.learn(kind, tmp_path / "text", tmp_path / "text")
+    segmented = replace(
+        trained, tokenizer=tokenizer, config=trained.config.model_copy(update={"tokenizer": kind})
+    )
+    one = Translation("lower", 0.0, 0.0, tuple(tokenizer.encode_target("low@@ er").ids))
+    assert told(segmented, one) == {"text": "lower", "log_prob": 0.0, "score": 0.0, "segmented": "low@@ er"}
+
+
+@pytest.mark.parametrize(
+    ("objective", "kind", "using"),
+    [("soft", "words", {"prior", "posterior"}), ("relaxed", "bpe", {"prior", "inferred"})],
+)
+def test_every_kind_of_model_is_served_with_the_alignments_it_has(
+    demo_files, tmp_path, lines, serving, objective, kind, using
+):
+    config = tiny(demo_files, objective, "training.max_steps=2", f"tokenizer.kind={kind}")
+    train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    with serving(served(Trained.load(tmp_path / "run"), "title")) as client:
+        assert len(client.found("/api/translate", {"source": lines})["translations"]) == len(lines)
+        pair = {"source": lines[0], "target": "the dog"}
+        record = client.found("/api/align", {"pairs": [pair]})["alignments"][0]
+        assert record["matrices"].keys() == using
+        assert ("piece_matrices" in record) == (kind == "bpe")
+        if kind == "bpe":
+            many = "\U0001f600" * 600
+            assert client.refused("/api/translate", {"source": ["a", many]}).startswith("source.1: ")
+
+
+PROBE = """
+<script>
+const pause = () => new Promise(go => setTimeout(go, 20));
+const wait = async ready => { for (let n = 0; n < 500 && !ready(); n++) await pause(); };
+const at_ = id => document.getElementById(id), seen = {};
+const share = cell => Number(cell.style.getPropertyValue("--share"));
+const shares = () => [...document.querySelectorAll("#matrix td.p i")].map(share);
+(async () => {
+  seen.hidden = at_("alignments").hidden;
+  await wait(() => !at_("try").hasAttribute("aria-busy"));
+  at_("source").value = SENTENCE;
+  at_("ask").requestSubmit(); at_("ask").requestSubmit(); at_("source").value = "meanwhile another";
+  await wait(() => !at_("alignments").hidden);
+  at_("source").value = SENTENCE;
+  seen.outputs = [...document.querySelectorAll("#outputs button")].map(x => x.textContent);
+  seen.target = at_("target").value;
+  seen.words = [...document.querySelectorAll("#matrix thead th span")].map(x => x.textContent);
+  seen.count = at_("sentence").options.length;
+  seen.posterior = shares();
+  at_("using-prior").click();
+  seen.prior = shares();
+  at_("target").value = "the the";
+  at_("align").click();
+  await wait(() => at_("sentence").options.length === 2 && !at_("try").hasAttribute("aria-busy"));
+  seen.rows = [...document.querySelectorAll("#matrix tbody th")].map(x => x.textContent);
+  at_("beam").value = 2; at_("predict").value = "soft"; at_("ask").requestSubmit();
+  await wait(() => at_("sentence").options.length === 3 && !at_("try").hasAttribute("aria-busy"));
+  seen.fewer = document.querySelectorAll("#outputs button").length;
+  at_("target").value = " "; at_("align").click();
+  await wait(() => at_("fault").textContent);
+  seen.fault = at_("fault").textContent;
+  seen.wide = document.documentElement.scrollWidth <= window.innerWidth;
+  const out = document.createElement("pre");
+  out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
+})();
+</script>
+"""
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_the_page_translates_aligns_and_says_what_is_wrong(trained, lines, serving, browse, width):
+    search = trained.config.search.model_copy(
+        update={"length_penalty": 9.0}
+    )  # it has learnt little: to say something
+    app = served(replace(trained, config=trained.config.model_copy(update={"search": search})), "title")
+    with serving(app) as client:
+        page = client("/")[1].decode() + PROBE.replace("SENTENCE", json.dumps(lines[0]))
+        app.get("/probe", response_class=HTMLResponse)(lambda: page)
+        best = [
+            t["text"]
+            for t in client.found("/api/translate", {"source": lines[:1], "nbest": 5})["translations"][0]
+        ]
+        pair = {"source": lines[0], "target": best[0]}
+        record = client.found("/api/align", {"pairs": [pair]})["alignments"][0]
+        seen = browse(client.address + "/probe", width)
+    assert seen["hidden"]
+    assert seen["count"] == 1  # asked twice at once
+    assert seen["outputs"] == [text or "(nothing)" for text in best]
+    assert seen["target"] == best[0]
+    assert seen["words"] == [*record["source"], "entropy"]
+    for name in ("prior", "posterior"):
+        assert seen[name] == pytest.approx(np.ravel(record["matrices"][name]), abs=6e-4)
+    assert seen["rows"] == ["the", "the"]
+    assert seen["fewer"] == 2
+    assert seen["fault"] == "pairs.0.target: there is no word in it"
+    assert seen["wide"]

@@ -1,0 +1,275 @@
+"""Every objective trains; runs are complete, resumable and never overwritten unasked."""
+
+import dataclasses
+import json
+import math
+import os
+import shutil
+import signal
+import sys
+
+import numpy as np
+import pytest
+import torch
+from toy import tiny
+
+from latentalign import OBJECTIVES
+from latentalign.core.kernels import emission
+from latentalign.errors import CheckpointError, DivergedError, InputError
+from latentalign.tasks.nmt.task import LossModule, Trained, TranslationTask, build_model, train
+from latentalign.tasks.nmt.tokenizer import Tokenizer
+from latentalign.training import checkpoint
+from latentalign.training.loop import Interrupted, Trainer
+from latentalign.training.run import Run
+
+pytestmark = pytest.mark.slow  # trains a small model first
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", list(OBJECTIVES))
+def test_every_objective_lowers_its_own_bound_in_200_steps(name, demo_files, tmp_path):
+    config = tiny(
+        demo_files, name, "training.max_steps=200", "training.log_steps=20", "training.epochs=100",
+        "training.batch_sentences=8",
+        "training.learning_rate=3e-3", "training.validate_steps=200",
+    )  # fmt: skip
+    result = train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    bounds = [r["bound"] for r in Run(tmp_path / "run").history() if r["kind"] == "training"]
+    assert all(math.isfinite(b) for b in bounds)
+    assert bounds[-1] < 0.5 * bounds[0]
+    assert math.isfinite(result["ppl"])
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", ["soft", "marginal", "hard-enum", "variational-enum"])
+def test_fused_and_plain_emissions_train_alike_step_by_step(name, demo_files, tmp_path, monkeypatch):
+    curves = []
+    for fused in (True, False):
+        if not fused:
+            monkeypatch.setattr(emission, "is_factored", lambda emit: False)
+        config = tiny(
+            demo_files, name, "training.max_steps=50", "training.log_steps=1", "training.precision=float64",
+            "model.dropout=0.0",
+        )  # fmt: skip
+        run = Run(tmp_path / f"{fused}")
+        train(config, run, resume=False, overwrite=False)
+        curves.append([r["bound"] for r in run.history() if r["kind"] == "training"])
+    assert len(curves[0]) == len(curves[1]) == 50
+    assert curves[0] == pytest.approx(curves[1], rel=1e-10)
+    assert curves[0][-1] < 0.6 * curves[0][0]
+
+
+@pytest.mark.parametrize("name", ["soft", "marginal", "hard-enum", "variational-enum"])
+@pytest.mark.parametrize("normalize", ["tokens", "sentences"])
+def test_gradients_of_small_batches_add_up_to_that_of_a_large_one(name, normalize, demo_files, tmp_path):
+    config = tiny(
+        demo_files, name, "training.precision=float64", "model.dropout=0.0", f"training.normalize={normalize}"
+    )
+    tokenizer = Tokenizer.learn(config.tokenizer, config.data.train.source, config.data.train.target)
+    found = []
+    for sizes in ([8], [4, 4], [2, 2, 2, 2], [7, 1]):
+        torch.manual_seed(0)
+        task = TranslationTask(config, tokenizer, tmp_path / "cache", build_model(config, tokenizer).double())
+        trainer = Trainer(task, Run(tmp_path / "run"), config.training, metadata={})
+        sums = trainer.update(np.split(np.arange(8), np.cumsum(sizes)[:-1]))
+        found.append({**task.model_tensors(), "value": sums.value.double()})
+    for other in found[1:]:
+        for key, expected in found[0].items():
+            torch.testing.assert_close(other[key], expected, rtol=1e-10, atol=1e-10)
+
+
+def test_a_second_sigterm_finds_a_training_that_only_ends_once(demo_files, tmp_path, monkeypatch):
+    before = signal.getsignal(signal.SIGTERM)
+    update = Trainer.update
+
+    def struck(self, group):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return update(self, group)
+
+    monkeypatch.setattr(Trainer, "update", struck)
+    config = tiny(demo_files, "soft", "training.max_steps=5", "training.log_steps=1")
+    try:
+        with pytest.raises(Interrupted):
+            train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+        handler = signal.getsignal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert handler != before, "the next SIGTERM must not end a process that has yet to say why it ends"
+    assert Run(tmp_path / "run").history()[-1]["step"] == 1
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("tail", ["enumerate", "sample"])
+def test_the_certified_marginal_trains(tail, demo_files, tmp_path):
+    config = tiny(
+        demo_files, "marginal", "training.max_steps=200", "training.log_steps=20", "training.epochs=100",
+        "training.learning_rate=3e-3", "training.validate_steps=200", "objective.tolerance=0.5",
+        f"objective.tail={tail}",
+    )  # fmt: skip
+    result = train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    history = [r for r in Run(tmp_path / "run").history() if r["kind"] == "training"]
+    assert history[-1]["bound"] < 0.5 * history[0]["bound"]
+    if tail == "enumerate":
+        assert history[-1]["gap"] <= math.log1p(0.5)
+    assert 1 <= history[-1]["visited"] <= (13 if tail == "enumerate" else 3)
+    assert math.isfinite(result["ppl"])
+
+
+def test_a_run_directory_is_complete(trained_run):
+    names = {p.name for p in trained_run.iterdir()}
+    assert {
+        "config.toml",
+        "tokenizer.json",
+        "model.safetensors",
+        "checkpoint",
+        "metrics.jsonl",
+        "card.json",
+    } <= names
+    card = json.loads((trained_run / "card.json").read_text())
+    assert card["objective"]["name"] == "variational-sample"
+    assert len(card["data"]["train"]["source"]) == 64
+    assert "tok:13a" in card["bleu"]
+
+
+def test_a_second_training_into_the_same_directory_is_refused(trained_run, demo_files):
+    with pytest.raises(InputError, match="--resume"):
+        train(tiny(demo_files, "soft"), Run(trained_run), resume=False, overwrite=False)
+
+
+def test_resuming_as_something_else_is_refused(trained_run, demo_files):
+    with pytest.raises(
+        InputError, match=r'begun with objective.name = "variational-sample", .* now says "soft"'
+    ):
+        train(tiny(demo_files, "soft"), Run(trained_run), resume=True, overwrite=False)
+    added = tiny(demo_files, "variational-sample", "objective.n=3")
+    with pytest.raises(InputError, match=r"objective\.n = null, the recipe now says 3"):
+        train(added, Run(trained_run), resume=True, overwrite=False)
+
+
+def test_how_outputs_are_searched_may_change_when_a_run_goes_on(trained_run, demo_files, tmp_path):
+    run = Run(tmp_path / "run")
+    shutil.copytree(trained_run, run.folder)
+    options = ["training.max_steps=60", "training.learning_rate=1e-2", "search.length_penalty=0.5"]
+    changed = tiny(demo_files, "variational-sample", *options)
+    train(changed, run, resume=True, overwrite=False)
+    assert Trained.load(run.folder).config.search.length_penalty == 0.5
+
+
+@pytest.mark.parametrize("name", ["variational-sample", "hard-sample"])
+def test_resuming_gives_the_weights_of_an_undisturbed_run(name, demo_files, tmp_path):
+    options = ["training.learning_rate=1e-2"]
+    if name == "hard-sample":
+        options.append("objective.baseline=learned")
+    whole, cut = Run(tmp_path / "whole"), Run(tmp_path / "cut")
+    train(tiny(demo_files, name, "training.max_steps=12", *options), whole, resume=False, overwrite=False)
+    for steps, resume in ((5, False), (12, True)):
+        train(
+            tiny(demo_files, name, f"training.max_steps={steps}", *options),
+            cut,
+            resume=resume,
+            overwrite=False,
+        )
+    a, b = checkpoint.load(whole.checkpoint), checkpoint.load(cut.checkpoint)
+    for group in ("module", "optimizer"):
+        assert a.tensors[group].keys() == b.tensors[group].keys()
+        for key in a.tensors[group]:
+            assert torch.equal(a.tensors[group][key], b.tensors[group][key]), key
+
+
+def test_relaxed_starts_from_the_jensen_bound(demo_files, tmp_path):
+    config = tiny(
+        demo_files, "relaxed", "training.max_steps=3", "training.warm_start_epochs=1", "training.epochs=1"
+    )
+    train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    warm = Trained.load(tmp_path / "run" / "warm-start")
+    assert warm.config.objective.name == "relaxed-hard"
+
+
+def test_any_objective_may_start_from_an_easier_one(demo_files, tmp_path):
+    options = ("training.max_steps=3", "training.warm_start_epochs=1", "training.epochs=1")
+    # An objective of another family has nothing to start from in a model of soft attention.
+    train(tiny(demo_files, "relaxed-hard", *options), Run(tmp_path / "cold"), resume=False, overwrite=False)
+    assert not (tmp_path / "cold" / "warm-start").exists()
+    config = tiny(demo_files, "variational-sample", *options, "training.warm_start_objective=soft")
+    train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    assert Trained.load(tmp_path / "run" / "warm-start").config.objective.name == "soft"
+
+
+def test_external_q_trains_from_a_pharaoh_file(demo_files, tmp_path):
+    for split in ("train", "valid"):
+        lines = (demo_files / f"{split}.gold").read_text().split("\n")[:-1]
+        plain = [" ".join(t for t in line.split() if "?" not in t) for line in lines]
+        (tmp_path / f"{split}.links").write_text("".join(f"{line}\n" for line in plain))
+    links = [f"data.{s}.links={tmp_path / f'{s}.links'}" for s in ("train", "valid")]
+    config = tiny(demo_files, "variational-enum", "inference.kind=external", "training.max_steps=5", *links)
+    train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    assert Trained.load(tmp_path / "run").model.inference is None
+    broken = tiny(demo_files, "variational-enum", "inference.kind=external")
+    with pytest.raises(InputError, match=r"needs data\.train\.links"):
+        train(broken, Run(tmp_path / "other"), resume=False, overwrite=False)
+
+
+def test_divergence_stops_before_the_update_and_names_the_lines(demo_files, tmp_path, monkeypatch):
+    calls = []
+    forward = LossModule.forward
+
+    def poisoned(self, batch):
+        sums = forward(self, batch)
+        calls.append(self.model.head.output.weight.detach().clone())
+        bad = dataclasses.replace(sums, surrogate=sums.surrogate * float("nan"))
+        return bad if len(calls) == 4 else sums
+
+    monkeypatch.setattr(LossModule, "forward", poisoned)
+    config = tiny(demo_files, "soft", "training.checkpoint_steps=1", "training.max_steps=40")
+    with pytest.raises(DivergedError, match=r"step 4: .*train\.de lines \d+"):
+        train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    kept = checkpoint.load(Run(tmp_path / "run").checkpoint).tensors["module"]["model.head.output.weight"]
+    assert torch.equal(kept, calls[-1])
+
+
+def test_a_tokenizer_that_does_not_belong_is_refused(trained_run, demo_files, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(trained_run, copy)
+    config = tiny(demo_files, "soft", "training.max_steps=1", "tokenizer.min_count=3")
+    train(config, Run(tmp_path / "other"), resume=False, overwrite=False)
+    shutil.copy(tmp_path / "other" / "tokenizer.json", copy / "tokenizer.json")
+    with pytest.raises(CheckpointError, match="tokenizer"):
+        Trained.load(copy)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+def test_reduced_precision_stays_near_full_precision(demo_files, tmp_path):
+    bounds = {}
+    for precision in ("float32", "bf16"):
+        config = tiny(
+            demo_files, "variational-enum", "training.max_steps=200", "training.log_steps=10",
+            "training.batch_sentences=4", "training.epochs=3",
+            "model.dropout=0.0", f"training.precision={precision}",
+        )  # fmt: skip
+        train(config, Run(tmp_path / precision), resume=False, overwrite=False)
+        records = [r for r in Run(tmp_path / precision).history() if r["kind"] == "training"]
+        bounds[precision] = [math.log(r["bound"]) for r in records]
+    assert bounds["bf16"] == pytest.approx(bounds["float32"], rel=0.01)
+
+
+def test_tensorboard_is_asked_for_by_name(demo_files, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    config = tiny(demo_files, "soft", "training.max_steps=1", "training.tensorboard=true")
+    with pytest.raises(InputError, match="tensorboard"):
+        train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+
+
+def test_two_trainings_never_share_a_directory(demo_files, tmp_path, monkeypatch):
+    monkeypatch.setattr("latentalign.training.run.ENDING", 0.3)
+    config = tiny(demo_files, "soft", "training.max_steps=1")
+    folder = tmp_path / "run"
+    with Run(folder).alone(False), pytest.raises(InputError, match="another process is training here"):
+        train(config, Run(folder), resume=True, overwrite=False)
+    train(config, Run(folder), resume=True, overwrite=False)
+
+
+def test_the_time_of_a_training_can_be_bounded(demo_files, tmp_path):
+    config = tiny(demo_files, "soft", "training.max_minutes=1e-6")
+    assert train(config, Run(tmp_path), resume=False, overwrite=False)["steps"] == 2
+    assert train(config, Run(tmp_path), resume=True, overwrite=False)["steps"] == 2  # it has ended

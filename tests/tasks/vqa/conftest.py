@@ -1,0 +1,58 @@
+"""A few scenes and a tiny model that the tests of this folder share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from latentalign import config as recipes
+from latentalign.data import scenes
+from latentalign.tasks.vqa.reproduce import generated
+from latentalign.tasks.vqa.task import Trained, VQAConfig, train
+from latentalign.training.run import Run
+
+SIZES = [
+    "model.embedding=8",
+    "model.question_size=12",
+    "model.attention_size=10",
+    "model.head_size=16",
+    "inference.answer_embedding=6",
+    "inference.size=10",
+    "training.batch_sentences=16",
+    "training.threads=1",
+    "training.epochs=2",
+]
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("scenes") / "data"
+    scenes.write(folder, scenes.Sizes(train=20, valid=6, test=8, questions=3))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def sizes() -> list[str]:
+    return SIZES
+
+
+@pytest.fixture(scope="session")
+def tiny(pictures):
+    def make(objective: str, *more: str) -> VQAConfig:
+        settings = [*generated(pictures), *SIZES, f"objective.name={objective}", *more]
+        return recipes.load("vqa/scenes", VQAConfig, settings)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def trained_run(tiny, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "variational"
+    train(tiny("variational-sample"), Run(out), resume=False, overwrite=False)
+    return out
+
+
+@pytest.fixture
+def trained(trained_run) -> Trained:
+    return Trained.load(trained_run, double=True)

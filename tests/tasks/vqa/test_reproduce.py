@@ -1,0 +1,40 @@
+"""One command from pictures to a page."""
+
+import json
+
+import pytest
+
+from latentalign.cli.reproduce import task_of
+from latentalign.errors import InputError
+from latentalign.tasks.vqa.reproduce import generated, plan_for, reproduce, show
+
+
+@pytest.mark.slow
+def test_rows_tables_and_a_page(pictures, sizes, tmp_path, capsys):
+    settings = [*generated(pictures), *sizes]
+    rows = ["variational-enum"]
+    plan = plan_for("vqa/scenes", rows, seeds=1, out=tmp_path, overrides=settings)
+    results, failures = reproduce(plan)
+    assert failures == []
+    show(plan, results)
+    (record,) = json.loads((tmp_path / "results.json").read_text())
+    for name in (
+        "objective", "seed", "nll_exact", "nll_soft", "nll_kmax5", "accuracy", "accuracy_official", "entropy_prior",
+        "entropy_inferred", "grounding_prior", "grounding_inferred", "grounding_posterior", "seconds",
+    ):  # fmt: skip
+        assert record[name] is not None, name
+    page = (tmp_path / "report.html").read_text()
+    for text in (f"{record['nll']:.3f}", f"{record['accuracy']:.2f}", "Where it looks"):
+        assert text in page
+    assert f"{record['nll_kmax5']:.3f}" in (tmp_path / "tables.md").read_text()
+    assert "report.html" in capsys.readouterr().out.replace("\n", "")
+
+
+def test_the_task_is_that_of_the_data():
+    assert task_of(None, None) == "nmt"
+    assert task_of("vqa", None) == "vqa"
+    assert task_of(None, "scenes") == "vqa"
+    assert task_of(None, "multi30k") == "nmt"
+    assert task_of(None, "daquar") == "vqa"
+    with pytest.raises(InputError, match="unknown task"):
+        task_of("vqq", None)

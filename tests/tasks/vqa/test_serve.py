@@ -1,0 +1,149 @@
+"""A served question answering model: its addresses, its refusals, and its page in a browser."""
+
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("fastapi")
+from fastapi.responses import HTMLResponse
+
+from latentalign.errors import InputError
+from latentalign.tasks.vqa.answer import answer_questions
+from latentalign.tasks.vqa.questions import read_questions
+from latentalign.tasks.vqa.serve import served
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def app(trained):
+    return served(trained, "title", features=None, images=None)
+
+
+def test_what_is_served_is_what_the_command_gives(app, trained, pictures, serving):
+    split = trained.config.data.test
+    expected = answer_questions(trained, split.questions, split.features)
+    questions = read_questions(split.questions)
+    with serving(app) as client:
+        about = client.found("/api/about")
+        assert {q.image_id for q in questions} == set(about["image_ids"])
+        assert client(f"/api/pictures/{questions[0].image_id}")[1][:4] in (b"\x89PNG", b"\xff\xd8\xff\xe0")
+        assert client("/api/pictures/123456")[0] == 404
+        for question in questions[:5]:
+            asked = {"image_id": question.image_id, "question": question.question, "top": 100}
+            found = client.found("/api/answer", asked)
+            assert found["answers"][0]["answer"] == expected[question.question_id] == found["look"]["given"]
+            assert about["answers"] < 100  # all of them came
+            assert sum(a["probability"] for a in found["answers"]) == pytest.approx(1, abs=1e-6)
+            for name in ("prior", "inferred", "posterior"):
+                assert sum(found["look"]["looks"][name]) == pytest.approx(1, abs=1e-6)
+
+
+def test_regions_are_looked_at_given_the_answer_named(app, trained, serving):
+    """Bayes' rule: the posterior given any answer, weighted by that answer's probability, is the prior."""
+    image = read_questions(trained.config.data.test.questions)[0].image_id
+    with serving(app) as client:
+        asked = {"image_id": image, "question": "what color is the wombat?", "top": 100, "predict": "exact"}
+        found = client.found("/api/answer", asked)
+        assert found["unknown_words"] == ["wombat"]
+        assert len(found["answers"]) == len(trained.vocabulary.answers)
+        mixed = [0.0] * len(found["look"]["boxes"])
+        for answer in found["answers"]:
+            look = client.found("/api/answer", {**asked, "answer": answer["answer"]})["look"]
+            assert look["given"] == answer["answer"]
+            mixed = [
+                m + answer["probability"] * p for m, p in zip(mixed, look["looks"]["posterior"], strict=True)
+            ]
+        assert mixed == pytest.approx(found["look"]["looks"]["prior"], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"question": "?!"}, "question: there is no word in it"),
+        ({"image_id": 123456}, "image_id: there are no features of image 123456"),
+        ({"answer": "no such answer"}, "answer: 'no such answer' is not among"),
+        ({"predict": "guess"}, "predict: predict must be"),
+        ({"image_id": 10**30}, "image_id: there are no features of image 1000"),
+        ({"queston": "what?"}, "queston: "),
+    ],
+)
+def test_bad_questions_are_named(app, trained, serving, change, message):
+    image = read_questions(trained.config.data.test.questions)[0].image_id
+    with serving(app) as client:
+        assert client.refused("/api/answer", {"image_id": image, "question": "what?", **change}).startswith(
+            message
+        )
+
+
+def test_features_and_pictures_asked_for_must_be_there(trained, tmp_path):
+    with pytest.raises(InputError, match="expected a folder of pictures"):
+        served(trained, "title", features=None, images=tmp_path / "none")
+    with pytest.raises(InputError, match="no such features file"):
+        served(trained, "title", features=tmp_path / "none.safetensors", images=None)
+
+
+PROBE = """
+<script>
+const pause = () => new Promise(go => setTimeout(go, 20));
+const wait = async ready => { for (let n = 0; n < 500 && !ready(); n++) await pause(); };
+const at_ = id => document.getElementById(id), seen = {};
+(async () => {
+  await wait(() => at_("image").value);
+  seen.image = at_("image").value;
+  at_("another").click();
+  seen.another = at_("image").value;
+  at_("question").value = "what color is the wombat?";
+  at_("ask").requestSubmit();
+  await wait(() => !at_("where-it-looks").hidden && !at_("try").hasAttribute("aria-busy"));
+  seen.answers = [...document.querySelectorAll("#outputs button")].map(x => x.textContent);
+  seen.fault = at_("fault").textContent;
+  seen.told = at_("look-answer").textContent;
+  seen.regions = document.querySelectorAll("#look button").length;
+  at_("question").value = "meanwhile another?";
+  document.querySelectorAll("#outputs button")[1].click();
+  await wait(() => at_("look-question").options.length === 2);
+  seen.asked = at_("look-question").selectedOptions[0].textContent;
+  seen.focused = document.activeElement.textContent;
+  seen.other = at_("look-answer").textContent;
+  await wait(() => document.querySelector("#look img").complete);
+  seen.picture = document.querySelector("#look img").naturalWidth;
+  seen.wide = document.documentElement.scrollWidth <= window.innerWidth;
+  const out = document.createElement("pre");
+  out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
+})();
+</script>
+"""
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_the_page_asks_and_shows_where_the_model_looks(app, serving, browse, width):
+    with serving(app) as client:
+        page = client("/")[1].decode() + PROBE
+        app.get("/probe", response_class=HTMLResponse)(lambda: page)
+        ids = client.found("/api/about")["image_ids"]
+        asked = {"image_id": ids[1], "question": "what color is the wombat?"}
+        best = [a["answer"] for a in client.found("/api/answer", asked)["answers"]]
+        seen = browse(client.address + "/probe", width)
+    assert (seen["image"], seen["another"]) == (str(ids[0]), str(ids[1]))
+    assert seen["answers"] == best
+    assert seen["fault"] == "never seen in training: wombat"
+    assert seen["told"] == f"It says {best[0]}; q and posterior are given the answer {best[0]}."
+    assert seen["other"] == f"It says {best[0]}; q and posterior are given the answer {best[1]}."
+    assert seen["asked"] == "what color is the wombat?"
+    assert seen["focused"] == best[1]
+    assert seen["regions"] > 0
+    assert seen["picture"] > 0
+    assert seen["wide"]
+
+
+def test_without_pictures_regions_are_still_shown(trained, serving):
+    data = trained.config.data
+    bare = data.model_copy(update={"test": data.test.model_copy(update={"images": None})})
+    bare_run = replace(trained, config=trained.config.model_copy(update={"data": bare}))
+    app = served(bare_run, "title", features=None, images=None)
+    with serving(app) as client:
+        image = client.found("/api/about")["image_ids"][0]
+        look = client.found("/api/answer", {"image_id": image, "question": "what is it?"})["look"]
+    assert not look["pictured"]
+    assert look["boxes"]

@@ -1,0 +1,222 @@
+"""Training, evaluation and answering of questions on a few generated scenes."""
+
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from latentalign import OBJECTIVES
+from latentalign.errors import CheckpointError, InputError
+from latentalign.tasks.vqa.answer import answer_questions
+from latentalign.tasks.vqa.data import Corpus, judged_batches
+from latentalign.tasks.vqa.details import details
+from latentalign.tasks.vqa.figures import find_pictures, looking
+from latentalign.tasks.vqa.metrics import evaluate, intersection_over_union, majority, overlaps
+from latentalign.tasks.vqa.task import AnsweringTask, Trained, open_corpus, train
+from latentalign.tasks.vqa.tokenizer import Vocabulary
+from latentalign.tasks.vqa.vectors import read_vectors
+from latentalign.training import checkpoint
+from latentalign.training.run import Run
+
+pytestmark = pytest.mark.slow
+
+CATEGORICAL = [name for name in OBJECTIVES if OBJECTIVES[name]().family == "categorical"]
+
+
+@pytest.mark.parametrize("name", CATEGORICAL)
+def test_every_objective_lowers_its_bound(name, tiny, tmp_path):
+    config = tiny(name, "training.learning_rate=1e-2", "training.epochs=6", "model.dropout=0.1")
+    train(config, Run(tmp_path), resume=False, overwrite=False)
+    bounds = [r["bound"] for r in Run(tmp_path).history() if r["kind"] == "validation"]
+    assert all(math.isfinite(b) for b in bounds)
+    assert min(bounds[1:]) < bounds[0]
+
+
+def test_relaxed_objectives_are_refused_with_the_reason(tiny, tmp_path):
+    with pytest.raises(InputError, match="a blend of regions is no region"):
+        train(tiny("relaxed"), Run(tmp_path / "run"), resume=False, overwrite=False)
+
+
+def test_resuming_is_exact(tiny, tmp_path):
+    whole, cut = Run(tmp_path / "whole"), Run(tmp_path / "cut")
+    train(tiny("variational-sample", "training.max_steps=7"), whole, resume=False, overwrite=False)
+    for steps, resume in ((3, False), (7, True)):
+        config = tiny("variational-sample", f"training.max_steps={steps}")
+        train(config, cut, resume=resume, overwrite=False)
+    a, b = checkpoint.load(whole.checkpoint), checkpoint.load(cut.checkpoint)
+    for key, tensor in a.tensors["module"].items():
+        assert torch.equal(tensor, b.tensors["module"][key]), key
+
+
+def test_answers_are_drawn_in_proportion_to_votes_and_anew_each_epoch(tiny, trained):
+    corpus = open_corpus(trained.config, trained.vocabulary, trained.config.data.train)
+    draws = np.stack([corpus.drawn(0, epoch) for epoch in range(2000)])
+    i = max(corpus.answerable, key=lambda k: len(corpus.votes[k]))
+    votes = corpus.votes[i]
+    assert len(votes) > 1
+    for answer, count in votes.items():
+        share = count / votes.total()
+        error = 5 * math.sqrt(share * (1 - share) / len(draws))
+        assert abs((draws[:, i] == answer).mean() - share) < error
+    assert (draws[3] == corpus.drawn(0, 3)).all()
+
+
+def test_two_processes_see_every_question_once(tiny, trained):
+    class World:
+        def __init__(self, rank):
+            self.rank, self.size = rank, 2
+
+    tasks = [AnsweringTask(trained.config, trained.vocabulary, trained.model, world=World(r)) for r in (0, 1)]
+    epochs = [task.epoch(4) for task in tasks]
+    assert len(epochs[0]) == len(epochs[1])
+    seen = np.concatenate([key[:, 0] for epoch in epochs for key in epoch])
+    assert sorted(seen.tolist()) == tasks[0].train.answerable.tolist()
+
+
+def test_an_empty_share_has_no_loss_but_reaches_every_parameter(trained):
+    task = AnsweringTask(trained.config, trained.vocabulary, trained.model.double())
+    sums = task.module(task.batch(np.zeros((0, 2), np.int64)))
+    assert (sums.queries, sums.examples, sums.value.item()) == (0, 0, 0.0)
+    sums.surrogate.backward()
+    assert all(p.grad is not None for n, p in trained.model.named_parameters() if "embedding" not in n)
+    trained.model.zero_grad()
+
+
+def test_likelihoods_are_means_over_all_human_answers(trained):
+    found = evaluate(trained, "test")
+    corpus = trained.corpus("test")
+    total, count = 0.0, 0
+    with torch.no_grad():
+        for i in corpus.answerable:
+            votes = corpus.votes[i]
+            count += 1
+            for answer, n in votes.items():
+                latent = trained.model.latent(corpus.batch(np.array([i]), np.array([answer])))
+                each = latent.log_likelihood(latent.prior.enumerate())[0]
+                total += n / votes.total() * float((latent.prior.mean[0] * each.exp()).sum().log())
+    assert found["nll_exact"] == pytest.approx(-total / count, rel=1e-9)
+    assert found["nll"] == found["nll_exact"]
+    assert found["nll_exact"] <= found["nll_elbo"]
+    assert found["elbo_gap"] == pytest.approx(found["nll_elbo"] - found["nll_exact"], rel=1e-6)
+    assert found["nll_soft"] != found["nll_exact"]
+    assert 0 <= found["grounding_posterior"] <= 1
+    assert 0 <= found["accuracy"] <= 100
+    assert found["accuracy_official"] is not None
+    assert found["by_question_type"]
+
+
+def test_weights_of_a_questions_answers_sum_to_one(trained):
+    corpus = trained.corpus("test")
+    total = sum(float(j.weight.sum()) for j in judged_batches(corpus, 7))
+    assert total == pytest.approx(len(corpus.answerable))
+    assert sum(int(j.best.sum()) for j in judged_batches(corpus, 7)) == len(corpus.answerable)
+
+
+def test_details_hold_every_question_and_some_looks(trained, pictures):
+    found = details(trained, "test", questions=5)
+    result = evaluate(trained, "test")
+    assert -np.mean(found["scores"]["nll"]) == pytest.approx(result["nll"], rel=1e-9)
+    assert np.mean(found["scores"]["entropy_prior"]) == pytest.approx(result["entropy_prior"], rel=1e-6)
+    assert np.mean(found["scores"]["accuracy"]) == pytest.approx(result["accuracy"])
+    assert len(found["looks"]) == 5
+    for record in found["looks"]:
+        for shares in record["looks"].values():
+            assert sum(shares) == pytest.approx(1)
+            assert len(shares) == len(record["boxes"])
+    assert looking(found["looks"], find_pictures(pictures / "images")).axes
+
+
+def test_boxes_overlap():
+    assert intersection_over_union([0, 0, 2, 2], [1, 0, 3, 2]) == pytest.approx(1 / 3)
+    assert intersection_over_union([0, 0, 1, 1], [2, 2, 3, 3]) == 0
+    assert overlaps([0, 0, 2, 2], [[5, 5, 6, 6], [0, 0, 2, 1.5]])
+    assert not overlaps([0, 0, 2, 2], [[1, 0, 3, 2]])
+
+
+def test_the_majority_is_of_the_questions_type(trained):
+    corpus = trained.corpus("test")
+    annotations = [e.annotation for e in corpus.examples]
+    found = majority(annotations, annotations)
+    assert len(found) == len(annotations)
+    assert {found[a.question_id] for a in annotations if a.question_type == "comparison"} <= {"yes", "no"}
+
+
+def test_answers_come_in_the_official_format_and_in_order(trained_run, trained, pictures, tmp_path):
+    asked, features = pictures / "questions.test.json", pictures / "features.test.safetensors"
+    found = answer_questions(trained, asked, features)
+    ids = [q["question_id"] for q in json.loads(asked.read_text())["questions"]]
+    assert list(found) == ids
+    assert set(found.values()) <= set(trained.vocabulary.answers)
+    command = [sys.executable, "-m", "latentalign", "answer", str(trained_run), f"--questions={asked}"]
+    out = tmp_path / "answers.json"
+    subprocess.run([*command, f"--features={features}", f"--out={out}"], check=True, capture_output=True)
+    assert [r["question_id"] for r in json.loads(out.read_text())] == ids
+    again = subprocess.run([*command, f"--features={features}", f"--out={out}"], capture_output=True)
+    assert again.returncode == 2
+    assert b"--overwrite" in again.stderr
+
+
+def test_a_question_about_a_picture_without_features_is_named(trained, pictures):
+    other = pictures / "features.valid.safetensors"
+    with pytest.raises(InputError, match=r"question \d+ is about image \d+, which has no features"):
+        answer_questions(trained, pictures / "questions.test.json", other)
+
+
+def test_a_damaged_vocabulary_is_refused(trained, tmp_path):
+    path = tmp_path / "tokenizer.json"
+    trained.vocabulary.save(path)
+    assert Vocabulary.load(path) == trained.vocabulary
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(CheckpointError, match="checksum mismatch"):
+        Vocabulary.load(path)
+
+
+def test_half_of_the_pictures_by_a_hash(tiny):
+    parts = []
+    for part in ("first", "second", "all"):
+        config = tiny("soft", f"data.train.part={part}")
+        corpus = open_corpus(config, Vocabulary(("<pad>", "<unk>"), ("yes",), 266), config.data.train)
+        parts.append({e.question.image_id for e in corpus.examples})
+    assert parts[0] | parts[1] == parts[2]
+    assert not parts[0] & parts[1]
+    assert isinstance(corpus, Corpus)
+
+
+def test_text_vectors_start_the_embeddings(tiny, tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text("color " + " ".join(str(k) for k in range(8)) + "\nnowhere " + " ".join("0" * 8) + "\n")
+    words = ("<pad>", "<unk>", "what", "color")
+    vectors, found = read_vectors(path, words, 8)
+    assert found.tolist() == [False, False, False, True]
+    assert vectors[3].tolist() == list(range(8))
+    config = tiny("soft", f"model.vectors={path}", "training.max_steps=1", "training.learning_rate=1e-9")
+    train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    model = Trained.load(tmp_path / "run")
+    row = model.model.embedding.weight[model.vocabulary.words.index("color")]
+    assert row.tolist() == pytest.approx(list(range(8)), abs=1e-6)
+    path.write_text("color 1 2\n")
+    with pytest.raises(InputError, match="line 1 has 2 numbers"):
+        read_vectors(path.with_name("vectors.txt"), words, 8)
+
+
+def test_a_run_is_diagnosed_and_reported_and_translates_nothing(trained_run, tmp_path):
+    base = [sys.executable, "-m", "latentalign"]
+    out = tmp_path / "diagnosis"
+    options = [f"--out={out}", "--sentences=10", "--batch=4", "--draws=3"]
+    subprocess.run([*base, "diagnose", str(trained_run), *options], check=True, capture_output=True)
+    found = json.loads((out / "diagnose.json").read_text())
+    assert found["bounds"]["elbo_gap"] >= 0
+    assert found["proposition_1"]["within_bound"] == 1.0
+    assert (out / "diagnose.html").is_file()
+    page = tmp_path / "report.html"
+    subprocess.run([*base, "report", str(trained_run), f"--out={page}"], check=True, capture_output=True)
+    assert "Where variational-sample looks" in page.read_text()
+    done = subprocess.run([*base, "translate", str(trained_run)], capture_output=True, input=b"")
+    assert done.returncode == 2
+    assert b"cannot translate" in done.stderr
