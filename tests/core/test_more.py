@@ -14,6 +14,7 @@ from latentalign import (
     Variational,
 )
 from latentalign.core.baselines import leave_one_out, no_baseline, soft_baseline
+from latentalign.core.kernels import fused_softmax
 from latentalign.core.numerics import log_sum_exp
 
 
