@@ -4,9 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 USABLE := $(VENV)/.usable
 READY  := $(VENV)/.ready
+DOCS   := $(VENV)/.docs
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: demo test test-fast faults lint install clean
+.PHONY: demo test test-fast faults lint docs install clean
 demo: $(USABLE)
 	$(BIN)/latentalign reproduce --data demo --rows soft,variational-sample --jobs 2 --out demo-out \
 	  --set training.epochs=2 --set training.threads=1
@@ -25,6 +26,11 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The documentation site, in site/. It needs no network to build or to read; warnings are errors.
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
 install: $(READY)
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
@@ -39,5 +45,9 @@ $(READY): $(USABLE)
 	$(PIP) -e ".[dev,vqa,serve]"
 	touch $@
 
+$(DOCS): $(USABLE)
+	$(PIP) -e ".[docs]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis site

@@ -26,7 +26,7 @@ from latentalign.textfiles import read_lines
 class Section(BaseModel):
     """One table of a recipe: unknown keys are refused and values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 def _beside_recipe(path: Path, info: ValidationInfo) -> Path:
