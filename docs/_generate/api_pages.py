@@ -6,21 +6,20 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = "latentalign"
+FOLDER = "reference/api"
 NOT_AN_API = {"cli", "__main__", "demo_language", "scenes_world"}
 """Modules without an interface for users: the commands have their own reference, the rest is data in Python form."""
 
 
 def pages(source: Path) -> dict[str, str]:
     """Markdown of every page, which mkdocstrings fills in."""
-    return {page_of(module): module_page(module) for module in modules(source)}
+    names = modules(source)
+    return {page_path(name, names): module_page(name) for name in names}
 
 
 def module_page(module: str) -> str:
-    """The directive of one module; the package itself lists what it exports."""
-    page = f"---\ntitle: {module.rpartition('.')[2]}\n---\n\n::: {module}\n"
-    if module == PACKAGE:
-        page += "    options:\n      show_submodules: false\n      members: []\n"
-    return page
+    """The directive of one module; the page of a package describes the package and not its modules."""
+    return f"---\ntitle: {module.rpartition('.')[2]}\n---\n\n::: {module}\n    options:\n      show_submodules: false\n"
 
 
 def navigation(source: Path) -> list[Any]:
@@ -30,17 +29,18 @@ def navigation(source: Path) -> list[Any]:
 
 def subtree(package: str, names: list[str]) -> list[Any]:
     """A package's page, then its modules and packages in alphabetical order."""
-    entries: list[Any] = [page_of(package)]
+    entries: list[Any] = [page_path(package, names)]
     for name in names:
         if name.rpartition(".")[0] == package:
             title = name.rpartition(".")[2]
-            is_package = any(other.startswith(f"{name}.") for other in names)
-            entries.append({title: subtree(name, names) if is_package else page_of(name)})
+            entries.append(
+                {title: subtree(name, names) if is_package(name, names) else page_path(name, names)}
+            )
     return entries
 
 
 def modules(source: Path) -> list[str]:
-    """Dotted names of the public modules; a package is named like a module."""
+    """Dotted names of the public modules and packages."""
     found = []
     for path in sorted((source / PACKAGE).rglob("*.py")):
         parts = path.relative_to(source).with_suffix("").parts
@@ -50,6 +50,12 @@ def modules(source: Path) -> list[str]:
     return sorted(found)
 
 
-def page_of(module: str) -> str:
-    """Path of a module's page."""
-    return f"reference/api/{module}.md"
+def is_package(module: str, names: list[str]) -> bool:
+    """Whether other modules are inside this one."""
+    return any(name.startswith(f"{module}.") for name in names)
+
+
+def page_path(module: str, names: list[str]) -> str:
+    """Path of a module's page; a package's page is the index of its folder."""
+    inside = module.split(".")[1:]
+    return "/".join([FOLDER, *inside, "index"] if is_package(module, names) else [FOLDER, *inside]) + ".md"

@@ -8,9 +8,9 @@ from markdown_tables import table
 from pydantic import BaseModel
 
 from latentalign import OBJECTIVES
-from latentalign.nmt.task import NMTConfig
 from latentalign.recipe_reference import REQUIRED, UNSET, RecipeTable, recipe_tables
-from latentalign.vqa.task import VQAConfig
+from latentalign.tasks.nmt.task import NMTConfig
+from latentalign.tasks.vqa.task import VQAConfig
 
 INTRODUCTION = """\
 # Recipes
@@ -46,7 +46,13 @@ def table_section(part: RecipeTable, slug: str) -> str:
     anchor = f"{slug}-{part.name.replace('.', '-') or 'top'}"
     rows = [(f"`{key.name}`", key.type, default(key.default), key.meaning) for key in part.keys]
     return "\n".join(
-        [f"### {title} {{ #{anchor} }}", "", part.meaning, "", table(("key", "type", "default", "meaning"), rows)]
+        [
+            f"### {title} {{ #{anchor} }}",
+            "",
+            part.meaning,
+            "",
+            table(("key", "type", "default", "meaning"), rows),
+        ]
     )
 
 

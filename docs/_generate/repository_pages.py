@@ -23,6 +23,7 @@ def pages(root: Path) -> dict[str, str]:
     """Markdown of every page that is made from a file of the repository."""
     found = {page: (root / file).read_text(encoding="utf-8") for file, page in RENAMED.items()}
     found["license.md"] = f"# License\n\n```text\n{found['license.md']}```\n"
+    found["index.md"] = f"---\nhide: [navigation]\n---\n\n{found['index.md']}"
     found["examples.md"] = examples_page(root / "examples")
     return found
 
@@ -31,7 +32,14 @@ def examples_page(folder: Path) -> str:
     """Every example with its code."""
     parts = ["# Examples", "", "Each example is one file and runs in seconds: `python examples/NAME.py`.", ""]
     for path in sorted(folder.glob("*.py")):
-        parts += [f"## {path.name} {{ #{path.stem} }}", "", "```python", path.read_text("utf-8").rstrip(), "```", ""]
+        parts += [
+            f"## {path.name} {{ #{path.stem} }}",
+            "",
+            "```python",
+            path.read_text("utf-8").rstrip(),
+            "```",
+            "",
+        ]
     return "\n".join(parts)
 
 

@@ -93,10 +93,7 @@ def _recipe_key(
     model: type[BaseModel], name: str, field: FieldInfo, *, prefix: str, table_default: BaseModel | None
 ) -> RecipeKey:
     """The row of one field."""
-    if field.is_required():
-        default = REQUIRED
-    else:
-        default = _toml_text(_default(name, field, table_default))
+    default = REQUIRED if field.is_required() else _toml_text(_default(name, field, table_default))
     limits = [limit for limit in map(_limit_text, field.metadata) if limit]
     return RecipeKey(
         key=f"{prefix}{name}",

@@ -13,11 +13,12 @@ from latentalign.core.objectives import OBJECTIVES, Objective
 
 
 class ObjectiveConfig(Section):
-    """`name`, and whatever options that objective has."""
+    """The training objective: its name and its options."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     name: str = "variational-sample"
+    """Name of the objective."""
 
     @model_validator(mode="after")
     def _known(self) -> ObjectiveConfig:

@@ -42,27 +42,29 @@ class SplitConfig(Section):
     """The files of one split: line n of `source` translates line n of `target`."""
 
     source: DataPath
+    """Text file with one source sentence per line."""
     target: DataPath
+    """Text file with the translations, line by line."""
     gold: DataPath | None = None
-    """Word alignments by people, to score ours against."""
+    """Word alignments made by people, for AER."""
     gold_one_based: bool | None = None
-    """Whether these count words from 1; the NAACL `.wa` layout always does."""
+    """Whether `gold` counts words from 1. The NAACL `.wa` layout always does."""
     links: DataPath | None = None
-    """Word alignments by another program, in Pharaoh's format."""
+    """Word alignments of another aligner in Pharaoh format, for `inference.kind = "external"`."""
 
 
 class DataConfig(Section):
-    """The splits, and which pairs of the first are trained on."""
+    """The splits, and which training pairs are used."""
 
     train: SplitConfig
     valid: SplitConfig
     test: SplitConfig | None = None
     bleu_tokenize: Literal["13a", "none", "intl", "char"] = "13a"
-    """sacrebleu's tokenizer; "none" for text that is tokenised already."""
+    """Tokenizer of sacrebleu. Use "none" for text that is already tokenised."""
     max_length: int = Field(125, ge=1)
-    """Tokens of either side of a training pair; longer pairs are dropped."""
+    """Largest number of tokens on either side of a training pair. Longer pairs are dropped."""
     max_dropped: float = Field(0.1, ge=0, le=1)
-    """The largest share of training pairs that may be dropped before training is refused."""
+    """Largest share of training pairs that may be dropped. If more are dropped, training stops with an error."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,15 +17,16 @@ from latentalign.tasks.nmt.links import Links
 
 
 class InferenceConfig(Section):
-    """Where q comes from, for the objectives that need one."""
+    """Where q comes from, for objectives that need one."""
 
     kind: Literal["network", "external"] = "network"
-    """`network`: learned with the model. `external`: from `data.*.links`, smoothed."""
+    """`network`: trained with the model. `external`: word links of another aligner, read from `data.*.links`."""
     layers: int = Field(2, ge=1)
+    """Layers of both bidirectional LSTMs of the network."""
     size: int = Field(512, ge=1)
-    """Units in each direction of both LSTMs."""
+    """Units of both LSTMs in each direction."""
     smoothing: float = Field(0.1, ge=0, le=1)
-    """The share of an external q that is spread over all source positions."""
+    """Share of an external q that is spread evenly over all source positions."""
 
 
 class InferenceNetwork(nn.Module):

@@ -24,24 +24,32 @@ Distribution = Categorical | Dirichlet | LogisticNormal
 
 
 class ModelConfig(Section):
-    """Every size of the generative model."""
+    """Sizes of the generative model."""
 
     embedding: int = Field(512, ge=1)
+    """Size of word embeddings."""
     joint_embedding: bool = False
-    """One table of word embeddings for both languages (needs one vocabulary)."""
+    """Share word embeddings between both languages. Needs `tokenizer.joint`."""
     encoder_layers: int = Field(2, ge=1)
+    """Layers of the bidirectional LSTM encoder."""
     encoder_size: int = Field(512, ge=1)
-    """Units in each direction."""
+    """Units of the encoder in each direction."""
     decoder_layers: int = Field(2, ge=1)
+    """Layers of the LSTM decoder."""
     decoder_size: int = Field(768, ge=1)
+    """Units of the decoder."""
     attention: Literal["mlp", "bilinear", "dot"] = "mlp"
+    """How a decoder state scores a source position."""
     attention_size: int = Field(768, ge=1)
+    """Hidden units of MLP attention scores."""
     head_size: int = Field(768, ge=1)
+    """Hidden units of the head, which predicts a word from decoder state and source position."""
     dropout: float = Field(0.3, ge=0, lt=1)
+    """Dropout rate."""
     init: float = Field(0.1, gt=0)
-    """All parameters start uniform in (-init, init)."""
+    """Parameters start uniformly distributed between -init and init."""
     max_logits: int = Field(MAX_LOGITS, ge=1)
-    """How many logits may be alive at once: a bound of memory, never of the result."""
+    """Largest number of logits in memory at once. It limits memory and never changes results."""
 
 
 class TranslationModel(nn.Module):

@@ -35,14 +35,18 @@ EVALUATION_TOKENS = 4096
 
 
 class SearchConfig(Section):
-    """Beam search, for evaluation and translation."""
+    """Beam search in evaluation and translation."""
 
     beam: int = Field(10, ge=1)
+    """Number of hypotheses kept at each step."""
     length_penalty: float = 1.0
+    """Exponent of the length normalisation ((5 + length) / 6). Use 0 to disable it."""
     eos_norm: float = 0.0
-    """Subtract this times |x| / length from log p(end of sentence), as the published runs did with 3."""
+    """Subtract this value times |x| / length from log p(end of sentence). The paper's published runs used 3."""
     max_length_ratio: float = 2.0
+    """A translation ends at this many tokens per source token, plus `max_length_extra`."""
     max_length_extra: int = 10
+    """Tokens that a translation may have beyond `max_length_ratio`."""
 
 
 class NMTConfig(Recipe):

@@ -35,18 +35,20 @@ Kind = Literal["bpe", "words", "segmented"]
 
 
 class TokenizerConfig(Section):
-    """How text becomes ids."""
+    """How text is divided into tokens."""
 
     kind: Kind = "bpe"
+    """`bpe`: subwords. `words`: whitespace-separated words. `segmented`: text that is already cut with `@@` marks."""
     vocab_size: int = Field(8000, gt=len(SPECIALS))
-    """Entries at most, specials included; bpe spends 260 on specials and bytes."""
+    """Largest size of a vocabulary, special tokens included. `bpe` uses 260 entries for special tokens and bytes."""
     joint: bool = True
-    """One vocabulary for both languages."""
+    """Use one vocabulary for both languages."""
     lowercase: bool = False
+    """Convert text to lower case."""
     min_count: int = Field(1, ge=1)
-    """Rarer words are unknown; rarer pairs are not merged by bpe."""
+    """Occurrences that a word needs to be in the vocabulary, or a pair of subwords to be merged by `bpe`."""
     max_lines: int = Field(1_000_000, ge=1)
-    """Lines of each file to learn from, spread evenly over it."""
+    """Largest number of lines per file to learn from. They are spread evenly over the file."""
 
     @model_validator(mode="after")
     def _room_for_bytes(self) -> "TokenizerConfig":

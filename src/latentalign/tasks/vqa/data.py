@@ -30,26 +30,30 @@ PARTS = {"first": 0, "second": 1}
 
 
 class SplitConfig(Section):
-    """Questions, their human answers, and the regions of their pictures."""
+    """The files of one split: questions, human answers and region features of the pictures."""
 
     questions: DataPath
+    """JSON file of questions in the VQA 2.0 layout, plain or gzip."""
     annotations: DataPath
+    """JSON file of human answers in the VQA 2.0 layout, plain or gzip."""
     features: DataPath
+    """Region features, written by `latentalign features`."""
     images: DataPath | None = None
-    """The folder of the pictures, for figures."""
+    """Folder of the pictures, for figures."""
     part: Literal["all", "first", "second"] = "all"
-    """Half of the pictures, dealt out by a seeded hash of their ids."""
+    """Use all pictures, or one half of them. A seeded hash of a picture's id decides its half."""
 
 
 class DataConfig(Section):
-    """The splits."""
+    """The splits, and how they are read."""
 
     train: SplitConfig
     valid: SplitConfig
     test: SplitConfig | None = None
     split_seed: int = 0
+    """Seed of the hash that divides pictures into halves."""
     max_regions: int | None = Field(None, ge=1)
-    """Regions of a picture that are used; without it all that the features file has."""
+    """Largest number of regions per picture. If unset, use all regions of the features file."""
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ from latentalign.config import Section
 
 
 class InferenceConfig(Section):
-    """Sizes of the inference network."""
+    """Sizes of the inference network, for objectives that need one."""
 
     answer_embedding: int = Field(256, ge=1)
+    """Size of answer embeddings."""
     size: int = Field(1024, ge=1)
-    """Units of its attention."""
+    """Hidden units of its attention scores."""
 
 
 class InferenceNetwork(nn.Module):

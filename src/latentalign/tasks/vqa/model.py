@@ -18,21 +18,26 @@ from latentalign.tasks.vqa.inference_network import InferenceConfig, InferenceNe
 
 
 class ModelConfig(Section):
-    """Every size of the generative model."""
+    """Sizes of the generative model."""
 
     embedding: int = Field(300, ge=1)
+    """Size of word embeddings."""
     vectors: DataPath | None = None
-    """Text vectors (a word and its numbers a line) that word embeddings start from, GloVe's for instance."""
+    """File of word vectors that the embeddings start from, one word and its numbers per line, such as GloVe."""
     question_size: int = Field(1024, ge=1)
+    """Units of the LSTM that reads the question."""
     attention_size: int = Field(1024, ge=1)
+    """Hidden units of the attention scores."""
     head_size: int = Field(1024, ge=1)
+    """Hidden units of the head, which predicts the answer from question and region."""
     dropout: float = Field(0.5, ge=0, lt=1)
-    """Before the last layer."""
+    """Dropout rate before the last layer of the head."""
     normalize: bool = False
     """Scale every region's features to length 1."""
     blind: bool = False
-    """Show zeros instead of regions: what can be answered from the question alone."""
+    """Replace all regions by zeros, to measure what the question alone can answer."""
     max_logits: int = Field(MAX_LOGITS, ge=1)
+    """Largest number of logits in memory at once. It limits memory and never changes results."""
 
 
 class AnswerModel(nn.Module):

@@ -23,12 +23,12 @@ SPECIALS = ("<pad>", "<unk>")
 
 
 class TokenizerConfig(Section):
-    """How large the vocabularies are."""
+    """Sizes of the vocabularies of words and answers."""
 
     min_count: int = Field(1, ge=1)
-    """Times that a word has to occur in training questions."""
+    """Occurrences in training questions that a word needs. Rarer words are unknown."""
     answers: int = Field(3000, ge=2)
-    """The most frequent answers of the training questions; others are never predicted."""
+    """Number of answers that can be predicted: the most frequent ones of the training questions."""
 
 
 @dataclass(frozen=True)
