@@ -19,7 +19,7 @@ import pytest
 from jaxtyping import install_import_hook
 
 with install_import_hook("latentalign", "beartype.beartype"):
-    import latentalign  # noqa: F401
+    import latentalign.api  # noqa: F401
 
 import torch
 

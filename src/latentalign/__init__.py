@@ -1,109 +1,29 @@
 """latentalign: attention as a latent variable.
 
 Exact, hard and variational alignment models for PyTorch, after *Latent Alignment and Variational Attention*.
+`latentalign.api` lists the public names. They are imported on first use, so that the command line starts without
+PyTorch.
 """
 
-from latentalign.core.alignments import Alignments, Mixed, OneHot
-from latentalign.core.baselines import BASELINES, Baseline, LearnedBaseline, RunningMean
-from latentalign.core.diagnostics import (
-    dense_probability,
-    elbo_gap,
-    empirical_curvature,
-    iwae_bound,
-    jensen_gap,
-    posterior_divergence,
-    soft_gap,
-    softmax_curvature,
-)
-from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal
-from latentalign.core.expectations import (
-    Enumerate,
-    Expectation,
-    GumbelSoftmax,
-    Pathwise,
-    ScoreFunction,
-    SumAndSample,
-)
-from latentalign.core.factored import FactoredHead
-from latentalign.core.kernels.certified import Certified, certified_marginal
-from latentalign.core.kernels.emission import EmissionLatent, predictive_log_prob, target_log_prob
-from latentalign.core.latent import Estimate, Latent
-from latentalign.core.multisample import RWS, VIMCO
-from latentalign.core.objectives import (
-    OBJECTIVES,
-    Hard,
-    Marginal,
-    Objective,
-    Soft,
-    Variational,
-    marginal,
-    soft,
-)
-from latentalign.core.predictives import Predict, exact_posterior, log_predictive, parse_predict
-from latentalign.core.scores import BilinearScore, DotScore, MLPScore
-from latentalign.core.svi import SVI
-from latentalign.nn.attention import LatentAttention, PosteriorNetwork
-from latentalign.nn.heads import LinearHead, MLPHead
-from latentalign.search import BeamSearch, Hypothesis, Step
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "BASELINES",
-    "OBJECTIVES",
-    "RWS",
-    "SVI",
-    "VIMCO",
-    "Alignments",
-    "Baseline",
-    "BeamSearch",
-    "BilinearScore",
-    "Categorical",
-    "Certified",
-    "Dirichlet",
-    "DotScore",
-    "EmissionLatent",
-    "Enumerate",
-    "Estimate",
-    "Expectation",
-    "FactoredHead",
-    "GumbelSoftmax",
-    "Hard",
-    "Hypothesis",
-    "Latent",
-    "LatentAttention",
-    "LearnedBaseline",
-    "LinearHead",
-    "LogisticNormal",
-    "MLPHead",
-    "MLPScore",
-    "Marginal",
-    "Mixed",
-    "Objective",
-    "OneHot",
-    "Pathwise",
-    "PosteriorNetwork",
-    "Predict",
-    "RunningMean",
-    "ScoreFunction",
-    "Soft",
-    "Step",
-    "SumAndSample",
-    "Variational",
-    "certified_marginal",
-    "dense_probability",
-    "elbo_gap",
-    "empirical_curvature",
-    "exact_posterior",
-    "iwae_bound",
-    "jensen_gap",
-    "log_predictive",
-    "marginal",
-    "parse_predict",
-    "posterior_divergence",
-    "predictive_log_prob",
-    "soft",
-    "soft_gap",
-    "softmax_curvature",
-    "target_log_prob",
-]
+if TYPE_CHECKING:
+    from latentalign.api import *  # noqa: F403
+else:
+
+    def __getattr__(name: str) -> Any:
+        """A public name, imported when it is first used."""
+        is_special = name.startswith("__") and name != "__all__"
+        if (
+            is_special or find_spec(f"{__name__}.{name}") is not None
+        ):  # the import system imports submodules itself
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module("latentalign.api"), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted([*globals(), *import_module("latentalign.api").__all__])

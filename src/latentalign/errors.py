@@ -35,3 +35,7 @@ class LostProcessError(LatentAlignError):
     """Another process of a distributed training is gone."""
 
     exit_code = 6
+
+
+class Interrupted(BaseException):
+    """SIGTERM arrived during training; the checkpoint is written."""

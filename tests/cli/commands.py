@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["latentalign.cli.main", "torch._dynamo", "matplotlib.figure", "sacrebleu"])
+PRELOADED = ["latentalign.cli.main", "latentalign.api", "torch._dynamo", "matplotlib.figure", "sacrebleu"]
+SERVER.set_forkserver_preload(PRELOADED)
 
 
 def behave(arguments: list[str], folder: str) -> None:

@@ -9,8 +9,6 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import JsonOption, show, warn
-from latentalign.tasks.nmt.link_formats import read_gold, read_links
-from latentalign.tasks.nmt.links import lacks_zero, score
 
 NAME = "aer"
 
@@ -24,6 +22,9 @@ def command(
     as_json: JsonOption = False,
 ) -> None:
     """AER, precision, recall and F1 of predicted word alignments."""
+    from latentalign.tasks.nmt.link_formats import read_gold, read_links
+    from latentalign.tasks.nmt.links import lacks_zero, score
+
     links = read_links(predicted)
     reference = read_gold(gold, one_based=one_based or None, sentences=len(links))
     if not one_based and lacks_zero(reference):

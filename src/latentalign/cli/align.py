@@ -9,12 +9,7 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import DeviceOption, DoubleOption, RunArgument
-from latentalign.cli.tasks import require_nmt
 from latentalign.errors import InputError
-from latentalign.tasks.nmt.align import USING, encode_pairs, in_order
-from latentalign.tasks.nmt.links import SYMMETRIZE, Links, WordAlignment, format_pharaoh, reverse, symmetrize
-from latentalign.tasks.nmt.task import Trained
-from latentalign.textfiles import read_parallel
 
 NAME = "align"
 
@@ -37,7 +32,22 @@ def command(
     double: DoubleOption = False,
 ) -> None:
     """Word alignments of given sentence pairs, one line a pair."""
-    check(using, layout, method)
+    from latentalign.cli.tasks import require_nmt
+    from latentalign.tasks.nmt.align import USING, encode_pairs, in_order
+    from latentalign.tasks.nmt.links import (
+        SYMMETRIZE,
+        Links,
+        WordAlignment,
+        format_pharaoh,
+        reverse,
+        symmetrize,
+    )
+    from latentalign.tasks.nmt.task import Trained
+    from latentalign.textfiles import read_parallel
+
+    require_known("--using", using, USING)
+    require_known("--format", layout, ("pharaoh", "json"))
+    require_known("--symmetrize", method, tuple(SYMMETRIZE))
     pairs = list(read_parallel(source, target))
     sources, targets = [s for s, _ in pairs], [t for _, t in pairs]
 
@@ -63,12 +73,7 @@ def command(
             )
 
 
-def check(using: str, layout: str, method: str) -> None:
-    """Refuse names that do not exist."""
-    for option, value, known in (
-        ("--using", using, USING),
-        ("--format", layout, ("pharaoh", "json")),
-        ("--symmetrize", method, tuple(SYMMETRIZE)),
-    ):
-        if value not in known:
-            raise InputError(f"{option} must be one of {', '.join(known)}, got {value!r}")
+def require_known(option: str, value: str, known: tuple[str, ...]) -> None:
+    """Refuse a name that does not exist."""
+    if value not in known:
+        raise InputError(f"{option} must be one of {', '.join(known)}, got {value!r}")

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import DeviceOption, RunArgument, warn
-from latentalign.cli.tasks import is_vqa_run
 from latentalign.errors import InputError
 
 NAME = "answer"
@@ -26,6 +25,7 @@ def command(
     device: DeviceOption = "cpu",
 ) -> None:
     """Answers of questions about pictures, in the official results format."""
+    from latentalign.cli.tasks import is_vqa_run
     from latentalign.tasks.vqa.answer import answer_questions
     from latentalign.tasks.vqa.questions import write_results
     from latentalign.tasks.vqa.task import Trained

@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from latentalign.bench import measure as bench
-from latentalign.bench import report
-from latentalign.bench.rows import parse_rows
-from latentalign.bench.trained import TrainedRun
-from latentalign.bench.workload import PRESETS
 from latentalign.cli.common import JsonOption, warn
 from latentalign.errors import InputError
+
+if TYPE_CHECKING:
+    from latentalign.bench.measure import Plan
 
 NAME = "bench"
 
@@ -34,6 +30,12 @@ def command(
     as_json: JsonOption = False,
 ) -> None:
     """Measure speed and memory of every objective side by side, growth, and decoding."""
+    from latentalign.bench import measure as bench
+    from latentalign.bench import report
+    from latentalign.bench.rows import parse_rows
+    from latentalign.bench.trained import TrainedRun
+    from latentalign.bench.workload import PRESETS
+
     if preset not in PRESETS:
         raise InputError(f"--preset {preset}: choose from {', '.join(PRESETS)}")
     chosen = parse_rows(rows, trained=run is not None)
@@ -50,7 +52,7 @@ def command(
         trained = TrainedRun(run, batch)
         trained.check()
         plan = bench.Plan(trained, chosen, effort, (*predict, *bench.PREDICT_TRAINED), threads)
-    result = measured(plan)
+    result = measure_with_progress(plan)
     if other is not None:
         result["compare"] = report.compared(result, other)
     if plot is not None:
@@ -61,12 +63,17 @@ def command(
         report.show(result, other=None if compare is None else compare.name)
 
 
-def measured(plan: bench.Plan) -> dict[str, object]:
-    """The result, with a bar on stderr that is drawn between measurements and never during one."""
+def measure_with_progress(plan: Plan) -> dict[str, Any]:
+    """The result; a bar on stderr is drawn between measurements and never during one."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from latentalign.bench.measure import measure
+
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True), auto_refresh=False) as bars:
         bar = bars.add_task("starting", total=plan.steps, completed=-1)
-        result = bench.measure(plan, lambda what: bars.update(bar, advance=1, description=what, refresh=True))
+        result = measure(plan, lambda what: bars.update(bar, advance=1, description=what, refresh=True))
         bars.update(bar, completed=plan.steps, description="done")
     for message in result["failures"].values():
         warn(f"failed: {message}")

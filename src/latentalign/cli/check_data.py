@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from latentalign import config as recipes
 from latentalign.cli.common import JsonOption, warn
-from latentalign.cli.tasks import is_vqa
-from latentalign.data.known import materialize
 from latentalign.errors import InputError
-from latentalign.tasks.nmt.check import SplitReport, as_json, check
-from latentalign.tasks.nmt.task import TRANSLATION, NMTConfig
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from latentalign.tasks.nmt.check import SplitReport
 
 NAME = "check-data"
 
@@ -28,6 +26,14 @@ def command(
     json_wanted: JsonOption = False,
 ) -> None:
     """Look for flaws of a recipe's text before training: shifted lines, leaks, blanks, broken characters."""
+    from rich.console import Console
+
+    from latentalign import config as recipes
+    from latentalign.cli.tasks import is_vqa
+    from latentalign.data.known import materialize
+    from latentalign.tasks.nmt.check import as_json, check
+    from latentalign.tasks.nmt.task import TRANSLATION, NMTConfig
+
     if is_vqa(recipe):
         raise InputError(
             f"{recipe}: check-data looks at parallel text; questions are checked when they are read"
@@ -52,6 +58,8 @@ def command(
 
 def _table(title: str, reports: dict[str, SplitReport]) -> Table:
     """Counts of pairs, a column for each split."""
+    from rich.table import Table
+
     table = Table("", *reports, title=title)
     for kind in next(iter(reports.values())).counts:
         table.add_row(kind.replace("_", " "), *(f"{report.counts[kind]:,}" for report in reports.values()))

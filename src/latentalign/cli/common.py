@@ -1,4 +1,4 @@
-"""What several subcommands share."""
+"""Arguments, options and output that several subcommands share."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="a run directory made by `latentalign train`")
@@ -21,10 +19,13 @@ DoubleOption = Annotated[bool, typer.Option("--float64", help="compute in double
 
 
 def show(result: Mapping[str, Any], *, as_json: bool, title: str) -> None:
-    """A result as one JSON object, or as a table."""
+    """Print a result as one JSON object or as a table."""
     if as_json:
         print(json.dumps(result))
         return
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title=title, show_header=False)
     for name, value in result.items():
         if value is not None:
@@ -33,5 +34,5 @@ def show(result: Mapping[str, Any], *, as_json: bool, title: str) -> None:
 
 
 def warn(message: str) -> None:
-    """A line on stderr."""
+    """Print a line on stderr."""
     print(f"latentalign: {message}", file=sys.stderr)

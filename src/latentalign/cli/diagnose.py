@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import DeviceOption, JsonOption, RunArgument, warn
-from latentalign.cli.tasks import is_vqa_run
 
 NAME = "diagnose"
 
@@ -25,6 +24,7 @@ def command(
     as_json: JsonOption = False,
 ) -> None:
     """Bound gaps, bias and variance of every estimator's gradient, and Proposition 1's bound: a page and JSON."""
+    from latentalign.cli.tasks import is_vqa_run
     from latentalign.reproduction.diagnosis import page
     from latentalign.training.checkpoint import write_json_atomic
     from latentalign.web.pages import write_page

@@ -9,8 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from latentalign.cli.common import DeviceOption, DoubleOption, JsonOption, RunArgument, show
-from latentalign.cli.tasks import is_vqa_run
-from latentalign.training.checkpoint import write_bytes_atomic
 
 NAME = "evaluate"
 
@@ -32,6 +30,8 @@ def command(
     as_json: JsonOption = False,
 ) -> None:
     """Likelihoods, bound and gap, entropies; BLEU, chrF and AER, or accuracies and grounding."""
+    from latentalign.cli.tasks import is_vqa_run
+
     if is_vqa_run(run):
         from latentalign.tasks.vqa import details as vqa_details
         from latentalign.tasks.vqa import metrics as vqa_metrics
@@ -60,4 +60,6 @@ def command(
 
 def keep(path: Path, found: dict[str, Any]) -> None:
     """Details, as one line of JSON."""
+    from latentalign.training.checkpoint import write_bytes_atomic
+
     write_bytes_atomic(path, json.dumps(found).encode())

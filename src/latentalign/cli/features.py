@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from latentalign.cli.common import JsonOption, show
 from latentalign.errors import InputError
-from latentalign.tasks.vqa import layouts
-from latentalign.tasks.vqa.extract import EXTRACTORS, extract
-from latentalign.tasks.vqa.features import DTYPES, MAX_REGIONS, Regions, write_features
+
+if TYPE_CHECKING:
+    from latentalign.tasks.vqa.features import Regions
 
 NAME = "features"
 
@@ -26,23 +24,27 @@ def command(
     ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="the features file to write (.safetensors)")],
     layout: Annotated[
-        str | None, typer.Option(help=f"one of {', '.join(layouts.LAYOUTS)}; default: judged by content")
+        str | None, typer.Option(help="bottom-up, lxmert, hdf5, npz or npy; default: judged by content")
     ] = None,
     extractor: Annotated[
-        str | None, typer.Option(help=f"SOURCE is a folder of pictures: {', '.join(EXTRACTORS)}")
+        str | None, typer.Option(help="SOURCE is a folder of pictures: efficientnet-lite0")
     ] = None,
     ids: Annotated[
         Path | None, typer.Option(metavar="FILE", help="image ids, where SOURCE has none: JSON list or lines")
     ] = None,
     max_regions: Annotated[
         int | None,
-        typer.Option(help=f"keep the first of a picture, 0 = all; default {MAX_REGIONS}, grids: 0"),
+        typer.Option(help="keep the first of a picture, 0 = all; default 36, grids: 0"),
     ] = None,
-    dtype: Annotated[str, typer.Option(help=" or ".join(DTYPES))] = "float32",
+    dtype: Annotated[str, typer.Option(help="float32 or float16")] = "float32",
     overwrite: Annotated[bool, typer.Option(help="replace FILE if it exists")] = False,
     json_wanted: JsonOption = False,
 ) -> None:
     """Convert region features, or compute those of pictures, into one file that training reads in place."""
+    from latentalign.tasks.vqa import layouts
+    from latentalign.tasks.vqa.extract import extract
+    from latentalign.tasks.vqa.features import MAX_REGIONS, write_features
+
     if extractor is not None:
         if layout is not None or ids is not None:
             raise InputError("--layout and --ids describe features; leave them out with --extractor")
@@ -60,6 +62,9 @@ def command(
 
 def _counted(pictures: Iterable[Regions], name: str) -> Iterator[Regions]:
     """The same pictures, counted on stderr while they pass."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

@@ -1,12 +1,14 @@
-"""The `latentalign` command: one short file per subcommand, errors turned into exit codes here."""
+"""The `latentalign` command: one short module per subcommand. Errors become exit codes here."""
 
 from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated, NoReturn
 
 import typer
 
+import latentalign
 from latentalign.cli import (
     accuracy,
     aer,
@@ -23,33 +25,52 @@ from latentalign.cli import (
     serve,
     train,
     translate,
-)  # fmt: skip
-from latentalign.errors import LatentAlignError
-from latentalign.training.loop import Interrupted
-
-app = typer.Typer(
-    name="latentalign",
-    help="Attention as a latent variable: train, translate, align, answer.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
 )
+from latentalign.errors import Interrupted, LatentAlignError
+
 COMMANDS = (
     reproduce, train, evaluate, translate, align, answer, aer, accuracy, diagnose, report, serve, data, features,
     check_data, bench,
 )  # fmt: skip
+HELP_NAMES = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(
+    name="latentalign",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings=HELP_NAMES,
+)
 for module in COMMANDS:
-    app.command(module.NAME)(module.command)
+    app.command(module.NAME, context_settings=HELP_NAMES)(module.command)
+
+
+def print_version(wanted: bool) -> None:
+    """Print the version and end."""
+    if wanted:
+        print(f"latentalign {latentalign.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def latentalign_command(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=print_version, is_eager=True, help="print the version and exit"),
+    ] = False,
+) -> None:
+    """Attention as a latent variable: train, translate, align, answer."""
 
 
 def main() -> None:
-    """Run the command line; a message on stderr and an exit code for every foreseen fault."""
+    """Run the command line; print one message and set the exit code for every expected error."""
     try:
         app(standalone_mode=True)
     except LatentAlignError as error:
         fail(str(error), error.exit_code)
     except Interrupted:
-        fail("ended by SIGTERM; the checkpoint is saved, go on with --resume", 143)
+        fail("ended by SIGTERM; the checkpoint is saved, continue with --resume", 143)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
@@ -57,7 +78,7 @@ def main() -> None:
         fail(f"{error.filename or 'I/O'}: {error.strerror or error}", 5)
 
 
-def fail(message: str, code: int) -> None:
-    """One message, no traceback."""
+def fail(message: str, code: int) -> NoReturn:
+    """Print one message, without a traceback, and exit."""
     print(f"latentalign: {message}", file=sys.stderr)
     sys.exit(code)

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import DeviceOption, warn
-from latentalign.cli.tasks import is_vqa_run
 from latentalign.errors import InputError
 
 NAME = "report"
@@ -23,6 +22,7 @@ def command(
     device: DeviceOption = "cpu",
 ) -> None:
     """One page without network: figures of the runs, their training curves, and alignments to look at."""
+    from latentalign.cli.tasks import is_vqa_run
     from latentalign.web.pages import require_free, write_page
 
     require_free(out, overwrite=overwrite)

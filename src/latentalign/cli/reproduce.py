@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from latentalign.cli.tasks import is_vqa
-from latentalign.config import shipped
 from latentalign.errors import InputError
 
 NAME = "reproduce"
@@ -54,6 +52,9 @@ def command(
 
 def task_of(task: str | None, data: str | None) -> str:
     """The task that was asked for, or that of the data."""
+    from latentalign.cli.tasks import is_vqa
+    from latentalign.config import shipped
+
     if task not in (None, "nmt", "vqa"):
         raise InputError(f"unknown task {task!r}; choose nmt or vqa")
     if data is None or data in ("demo", "scenes"):

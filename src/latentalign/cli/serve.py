@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import DeviceOption, RunArgument, warn
-from latentalign.cli.tasks import is_vqa_run
 from latentalign.errors import InputError
 
 NAME = "serve"
@@ -31,6 +30,8 @@ def command(
         from latentalign.web.server import listen
     except ImportError:
         raise InputError('serving needs the package: pip install "latentalign[serve]"') from None
+    from latentalign.cli.tasks import is_vqa_run
+
     title = f"latentalign: {run.absolute().name}"
     if is_vqa_run(run):
         from latentalign.tasks.vqa.serve import served as served_answering

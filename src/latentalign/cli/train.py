@@ -7,11 +7,7 @@ from typing import Annotated
 
 import typer
 
-from latentalign import config as recipes
 from latentalign.cli.common import JsonOption, show
-from latentalign.cli.tasks import craft_of
-from latentalign.data.known import materialize
-from latentalign.training.run import Run
 
 NAME = "train"
 
@@ -26,6 +22,11 @@ def command(
     as_json: JsonOption = False,
 ) -> None:
     """Train a model from plain files; what it needs besides is made on the way."""
+    from latentalign import config as recipes
+    from latentalign.cli.tasks import craft_of
+    from latentalign.data.known import materialize
+    from latentalign.training.run import Run
+
     changes = list(override or [])
     if objective is not None:
         changes.insert(0, f"objective.name={objective}")

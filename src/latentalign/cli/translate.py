@@ -10,11 +10,6 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import DeviceOption, DoubleOption, RunArgument, warn
-from latentalign.cli.tasks import require_nmt
-from latentalign.tasks.nmt.task import Trained
-from latentalign.tasks.nmt.translate import Settings, output_alignments, translate_lines
-from latentalign.textfiles import decode_lines
-from latentalign.training.checkpoint import write_bytes_atomic
 
 NAME = "translate"
 
@@ -40,6 +35,12 @@ def command(
     double: DoubleOption = False,
 ) -> None:
     """Translate standard input to standard output: N lines in, N lines out."""
+    from latentalign.cli.tasks import require_nmt
+    from latentalign.tasks.nmt.task import Trained
+    from latentalign.tasks.nmt.translate import Settings, output_alignments, translate_lines
+    from latentalign.textfiles import decode_lines
+    from latentalign.training.checkpoint import write_bytes_atomic
+
     require_nmt(run, "translate")
     trained = Trained.load(run, device=device, double=double)
     settings = Settings(predict, beam, length_penalty, nbest, batch_tokens)

@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from latentalign.config import Section
-from latentalign.errors import CheckpointError, DivergedError, InputError
+from latentalign.errors import CheckpointError, DivergedError, InputError, Interrupted
 from latentalign.training import checkpoint
 from latentalign.training.distributed import World
 from latentalign.training.memory import device_peak_mb, forget_peak
@@ -141,10 +141,6 @@ class Position:
     """Of updates alone: what a validation takes says nothing of the objective."""
     validated: int = -1
     """The last step after which there was a validation that the schedule knows of."""
-
-
-class Interrupted(BaseException):
-    """SIGTERM came; the checkpoint is written."""
 
 
 class Trainer:

@@ -15,11 +15,11 @@ from toy import tiny
 
 from latentalign import OBJECTIVES
 from latentalign.core.kernels import emission
-from latentalign.errors import CheckpointError, DivergedError, InputError
+from latentalign.errors import CheckpointError, DivergedError, InputError, Interrupted
 from latentalign.tasks.nmt.task import LossModule, Trained, TranslationTask, build_model, train
 from latentalign.tasks.nmt.tokenizer import Tokenizer
 from latentalign.training import checkpoint
-from latentalign.training.loop import Interrupted, Trainer
+from latentalign.training.loop import Trainer
 from latentalign.training.run import Run
 
 pytestmark = pytest.mark.slow  # trains a small model first
