@@ -19,7 +19,7 @@ test-fast: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 faults: $(READY)
-	$(BIN)/python tests/faults.py
+	PYTHONPATH=tests $(BIN)/python -m faults
 
 lint: $(READY)
 	$(BIN)/ruff check .

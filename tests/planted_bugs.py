@@ -58,7 +58,7 @@ BUGS = [
         "core/numerics.py",
         "peak = peak.masked_fill(peak == NEG_INF, 0.0)",
         "pass",
-        "test_more.py::test_a_sum_over_nothing_is_minus_infinity_without_gradient",
+        "test_support.py::test_a_sum_over_nothing_is_minus_infinity_without_gradient",
     ),
     Bug(
         "padding mask inverted",
@@ -86,7 +86,7 @@ BUGS = [
         "core/expectations.py",
         "advantage = (reward - baseline(latent, reward)).detach()",
         "advantage = (reward + baseline(latent, reward)).detach()",
-        "test_more.py::test_baselines_reduce_the_variance_of_the_score_function",
+        "test_baselines.py::test_baselines_reduce_the_variance_of_the_score_function",
     ),
     Bug(
         "baseline looks at its own draw",
@@ -100,14 +100,14 @@ BUGS = [
         "core/baselines.py",
         "answer = (self.mean / self.seen.clamp_min(1e-12)).to(reward.dtype)",
         "answer = (self.fit(latent, reward.mean(-1)).sum() * 0 + self.mean / self.seen).to(reward.dtype)",
-        "test_more.py::test_running_mean_knows_nothing_of_the_draws_it_answers_for",
+        "test_baselines.py::test_running_mean_knows_nothing_of_the_draws_it_answers_for",
     ),
     Bug(
         "learned baseline trains the model",
         "core/baselines.py",
         "query = latent.query.detach().to(",
         "query = latent.query.to(",
-        "test_more.py::test_a_learned_baseline_is_fitted_without_touching_the_model",
+        "test_baselines.py::test_a_learned_baseline_is_fitted_without_touching_the_model",
     ),
     Bug(
         "top-k not renormalised",
@@ -135,7 +135,7 @@ BUGS = [
         "core/objectives.py",
         "Estimate(fit.value - kl,",
         "Estimate(fit.value - self.kl_weight * kl,",
-        "test_more.py::test_kl_weight_leaves_the_reported_bound_alone",
+        "test_objectives.py::test_kl_weight_leaves_the_reported_bound_alone",
     ),
     Bug(
         "expectation under the prior instead of q",
@@ -163,7 +163,7 @@ BUGS = [
         "core/expectations.py",
         "left = over.mean.detach().masked_fill(~rest.mask, 0.0)",
         "left = over.mean.detach().masked_fill(rest.mask, 0.0)",
-        "test_more.py::test_sum_and_sample_is_unbiased_where_several_members_are_left[1]",
+        "test_estimators.py::test_sum_and_sample_is_unbiased_where_several_members_are_left[1]",
     ),
     Bug(
         "importance weights without q",
@@ -275,7 +275,7 @@ BUGS = [
         "core/kernels/fused_softmax.py",
         "self.by_output.addmm_(e.t(), hidden * scale.unsqueeze(1))",
         "self.by_output = e.t() @ (hidden * scale.unsqueeze(1))",
-        "test_more.py::test_fused_averages_of_many_chunks_equal_a_loop_over_z[True-marginal]",
+        "test_fused_softmax.py::test_fused_averages_of_many_chunks_equal_a_loop_over_z[True-marginal]",
     ),
     Bug(
         "gradient of the last piece alone",

@@ -1,6 +1,5 @@
 """Toys for the tests of this folder."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,8 +8,6 @@ from latentalign import config as recipes
 from latentalign.data import demo
 from latentalign.tasks.nmt.task import NMTConfig, train
 from latentalign.training.run import Run
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 SIZES = [
     "model.embedding=8",

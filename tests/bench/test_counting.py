@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from toys import TINY
 
 from latentalign.bench.counting import counting
 from latentalign.bench.sentences import Same
 from latentalign.core.kernels import fused_softmax
 from latentalign.training.objective import ObjectiveConfig
+from support.bench import TINY
 
 M, K, N, B = 3, 4, 5, 2
 ONE = 2 * M * K * N

@@ -4,13 +4,13 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from toys import SHORT, TINY, Broken, InProcess
 
 from latentalign.bench.measure import FULL, PREDICT_TRAINED, QUICK, Plan, measure, measure_rows
 from latentalign.bench.rows import parse_rows
 from latentalign.bench.trained import TrainedRun
 from latentalign.bench.worker import ChildFailed
 from latentalign.core.objectives import OBJECTIVES
+from support.bench import SHORT, TINY, Broken, InProcess
 
 SPEEDS = {"soft": [100.0, 50.0, 90.0], "marginal": [25.0, 10.0, 45.0]}
 RATES = [10.0, 5.0, 20.0]

@@ -6,11 +6,11 @@ import json
 
 import pytest
 from rich.console import Console
-from toys import TINY
 
 from latentalign.bench.plot import check_path, draw
 from latentalign.bench.report import compared, read_result, show
 from latentalign.errors import InputError
+from support.bench import TINY
 
 
 def row(name, speed, cost, share, **options):

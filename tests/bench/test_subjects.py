@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from toys import TINY
 
 from latentalign import parse_predict
 from latentalign.bench.rows import parse_row
@@ -11,6 +10,7 @@ from latentalign.bench.trained import TrainedRun
 from latentalign.tasks.nmt.decode import Translator
 from latentalign.tasks.nmt.tokenizer import EOS
 from latentalign.training.loop import Trainer
+from support.bench import TINY
 
 
 def training(row, workload=TINY, batches=2):

@@ -4,11 +4,11 @@ from functools import partial
 from importlib import import_module
 
 import pytest
-from toys import TINY
 
 from latentalign.bench.subjects import Training
 from latentalign.bench.worker import Crew
 from latentalign.bench.workload import SOFT
+from support.bench import TINY
 
 
 @pytest.mark.slow

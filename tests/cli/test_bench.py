@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -16,9 +15,7 @@ from latentalign.bench.workload import PRESETS
 from latentalign.cli.main import app
 from latentalign.core.objectives import OBJECTIVES
 from latentalign.errors import CheckpointError, InputError
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
-from toys import SHORT, TINY, Broken, InProcess
+from support.bench import SHORT, TINY, Broken, InProcess
 
 
 @pytest.fixture

@@ -19,11 +19,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from commands import command
-
 from latentalign.data import demo
+from support.commands import command
 
 pytestmark = pytest.mark.slow
 

@@ -1,12 +1,7 @@
-"""Lets the tests of this folder import the problems they share."""
-
-import sys
-from pathlib import Path
+"""Fixtures of the tests of core."""
 
 import jaxtyping
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ import math
 
 import pytest
 import torch
-from problems import gradients, problem
-from test_support import masked
 
 from latentalign import (
     OBJECTIVES,
@@ -16,7 +14,8 @@ from latentalign import (
     SumAndSample,
     Variational,
 )
-from latentalign.core.baselines import leave_one_out
+from latentalign.core.baselines import leave_one_out, no_baseline, soft_baseline
+from support.problems import all_draws, gradients, masked, probability_of, problem
 
 
 class Recorder:
@@ -98,3 +97,43 @@ def test_sum_and_sample_refuses_the_baseline_that_would_bias_it():
         SumAndSample(3, leave_one_out)
     with pytest.raises(ValueError, match="biased"):
         OBJECTIVES["sum-and-sample"](baseline="leave-one-out")
+
+
+def spread(p, baseline, n):
+    """The exact variance of the prior's gradient, over all draws."""
+    mean, square = torch.zeros_like(p.prior_scores), 0.0
+    for draws in all_draws(p, n):
+        weight = probability_of(p.latent().prior, draws).item()
+        grad = gradients(Hard(ScoreFunction(n, baseline))(p.latent(), draws).surrogate, [p.prior_scores])[0]
+        mean, square = mean + weight * grad, square + weight * float((grad**2).sum())
+    return square - float((mean**2).sum())
+
+
+@pytest.mark.parametrize(("baseline", "n"), [(soft_baseline, 1), (leave_one_out, 2)])
+def test_baselines_reduce_the_variance_of_the_score_function(baseline, n):
+    for seed in range(3):
+        p = problem((1,), 3, outputs=50, ragged=False, seed=seed)
+        with (
+            torch.no_grad()
+        ):  # many outputs, a head that hardly tells them apart: every reward is near -log 50
+            p.head.output.weight.mul_(0.1)
+            p.head.output.bias.mul_(0.1)
+        assert spread(p, baseline, n) < 0.1 * spread(p, no_baseline, n)
+
+
+def test_running_mean_knows_nothing_of_the_draws_it_answers_for():
+    objective = Hard(ScoreFunction(1, RunningMean(0.5)))
+    first, second = (objective(problem(ragged=False, seed=seed).latent()) for seed in (0, 1))
+    torch.testing.assert_close(first.terms["advantage"], -first.value)  # the baseline has seen nothing: B = 0
+    expected = (second.value - first.value.mean()).abs()  # B is the first batch's mean reward
+    torch.testing.assert_close(second.terms["advantage"], expected)
+
+
+def test_a_learned_baseline_is_fitted_without_touching_the_model():
+    p = problem(ragged=False)
+    baseline = LearnedBaseline(8).double()
+    fit = baseline.fit(p.latent(), p.latent().soft())
+    learned = list(baseline.parameters())
+    found = gradients(fit, [*p.leaves, *learned])
+    assert all((grad == 0).all() for grad in found[: -len(learned)])
+    assert all((grad != 0).any() for grad in found[-len(learned) :])

@@ -7,10 +7,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import all_draws, probability_of, problem
 
 from latentalign import OBJECTIVES, Categorical, Latent, certified_marginal, iwae_bound, jensen_gap
 from latentalign.core.kernels.certified import Beam, beam_predictive
+from support.problems import all_draws, probability_of, problem
 
 
 def table_latent(log_f, prior_scores, inferred_scores):

@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import gradients, problem
 
 from latentalign import OBJECTIVES, MLPHead, certified_marginal
 from latentalign.core.distributions import Categorical
@@ -20,6 +19,7 @@ from latentalign.core.kernels.certified import (
     log_of_sum,
 )
 from latentalign.core.numerics import BLOCK
+from support.problems import gradients, problem
 
 SHORTLISTS = (0, 1, 3, 64)
 

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from problems import problem
 
 from latentalign import (
     Categorical,
@@ -14,6 +13,7 @@ from latentalign import (
     softmax_curvature,
 )
 from latentalign.core.diagnostics import SOFTMAX_CURVATURE, hessian_norm
+from support.problems import problem
 
 
 def linear_problem(seed, members=4, outputs=5, scale=1.0):

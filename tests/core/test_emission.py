@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from problems import gradients, problem
 from torch import nn
 
 from latentalign import (
@@ -17,6 +16,7 @@ from latentalign import (
     target_log_prob,
 )
 from latentalign.core.kernels import emission, fused_softmax
+from support.problems import gradients, problem
 
 
 def dense(p, alignments):

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from problems import problem
 
 from latentalign import (
     OBJECTIVES,
@@ -27,6 +26,7 @@ from latentalign import (
 from latentalign.core.baselines import build_baseline, leave_one_out
 from latentalign.core.objectives import FAMILIES
 from latentalign.core.scores import build_score
+from support.problems import problem
 
 
 def test_scores_that_are_nan_are_named_with_their_place():

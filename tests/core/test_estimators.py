@@ -5,7 +5,6 @@ import math
 
 import pytest
 import torch
-from problems import all_draws, gradients, probability_of, problem
 
 from latentalign import (
     OBJECTIVES,
@@ -24,6 +23,7 @@ from latentalign import (
     exact_posterior,
 )
 from latentalign.core.baselines import leave_one_out, no_baseline, soft_baseline
+from support.problems import all_draws, gradients, probability_of, problem
 
 CASES = [
     ("none", 1, lambda: no_baseline),
@@ -271,3 +271,19 @@ def test_merging_equal_draws_keeps_every_average():
     assert (merged.present.sum(-1) <= 2).all()
     torch.testing.assert_close(latent.log_marginal(merged), latent.log_marginal(drawn))
     torch.testing.assert_close(latent.mean_log_likelihood(merged), latent.mean_log_likelihood(drawn))
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_sum_and_sample_is_unbiased_where_several_members_are_left(k):
+    p = problem((2,), 4, ragged=False)
+    objective = Variational(SumAndSample(k))
+    value, total = 0.0, [torch.zeros_like(x) for x in p.leaves]
+    for draws in all_draws(p, 1):
+        weight = probability_of(objective.expectation.rest(p.latent().inferred), draws)
+        estimate = objective(p.latent(), draws)
+        value = value + weight * estimate.value.detach()
+        total = [t + g for t, g in zip(total, gradients(estimate.surrogate, p.leaves, weight), strict=True)]
+    exact = OBJECTIVES["variational-enum"]()(p.latent())
+    torch.testing.assert_close(value, exact.value.detach(), rtol=1e-10, atol=1e-10)
+    for a, b in zip(total, gradients(exact.surrogate, p.leaves), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)

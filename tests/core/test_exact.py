@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from problems import brute_force, gradients, problem
 
 from latentalign import OBJECTIVES, Categorical, Latent, elbo_gap, exact_posterior, posterior_divergence
+from support.problems import brute_force, gradients, problem
 
 EXACT = ["soft", "marginal", "hard-enum", "variational-enum"]
 

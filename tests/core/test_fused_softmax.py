@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from problems import problem
 from torch import nn
 
 from latentalign import (
@@ -18,6 +17,7 @@ from latentalign import (
 )
 from latentalign.core.factored import is_factored
 from latentalign.core.kernels import fused_softmax
+from support.problems import brute_force, gradients, problem
 
 
 def scaled_linear():
@@ -211,3 +211,21 @@ def test_logits_of_every_size_give_the_dense_softmax_and_its_gradients(bias, shi
     fused_softmax.single_log_prob(alone, h, w, b[0] if b else None, log_weight=lw.detach())
     expected = log_weight.unsqueeze(1) + logits.log_softmax(-1)
     torch.testing.assert_close(alone.double(), expected, rtol=rounding, atol=rounding)
+
+
+@pytest.mark.parametrize("name", ["marginal", "hard-enum", "variational-enum"])
+@pytest.mark.parametrize("uniform", [True, False])
+def test_fused_averages_of_many_chunks_equal_a_loop_over_z(name, uniform, monkeypatch):
+    pieces = []
+    original = fused_softmax.FusedAverage.apply
+    monkeypatch.setattr(
+        fused_softmax.FusedAverage, "apply", lambda *a: pieces.append(len(a[-2]) - 1) or original(*a)
+    )
+    p = problem((4, 3), 4, 5, max_logits=45)  # two whole queries of 4 x 5 logits to a chunk
+    weight = None if uniform else torch.rand(4, 3, dtype=torch.float64)
+    estimate, expected = OBJECTIVES[name]()(p.latent()), brute_force(p)[name]
+    assert max(pieces) > 3
+    torch.testing.assert_close(estimate.value, expected, rtol=1e-10, atol=1e-10)
+    ours, theirs = (gradients(v, p.leaves, weight) for v in (estimate.surrogate, expected))
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)

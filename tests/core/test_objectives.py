@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from problems import gradients, problem
 
 import latentalign
 from latentalign import (
@@ -18,6 +17,7 @@ from latentalign import (
     Variational,
 )
 from latentalign.core.objectives import FAMILIES
+from support.problems import gradients, problem
 
 
 def test_an_expectation_brings_its_own_family():
@@ -120,3 +120,15 @@ def test_sum_and_sample_looks_for_the_most_probable_members_once(monkeypatch):
     monkeypatch.setattr(SumAndSample, "top", lambda *a: asked.append(1) or original(*a))
     OBJECTIVES["sum-and-sample"](k=2)(problem().latent())
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("name", ["variational-enum", "sum-and-sample", "svi"])
+def test_kl_weight_leaves_the_reported_bound_alone(name):
+    p = problem()
+    values = []
+    for kl_weight in (1.0, 0.0):
+        torch.manual_seed(0)
+        options = {"steps": 0} if name == "svi" else {}
+        values.append(OBJECTIVES[name](kl_weight=kl_weight, **options)(p.latent()).value)
+    assert values[0].abs().sum() > 0
+    torch.testing.assert_close(*values)

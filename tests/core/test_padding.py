@@ -4,7 +4,6 @@ import functools
 
 import pytest
 import torch
-from problems import gradients, problem
 
 from latentalign import (
     OBJECTIVES,
@@ -19,6 +18,7 @@ from latentalign import (
     MLPScore,
 )
 from latentalign.core.objectives import FAMILIES
+from support.problems import gradients, problem
 
 POISON = [float("nan"), float("inf"), 1e30]
 

@@ -5,7 +5,6 @@ import math
 
 import pytest
 import torch
-from problems import gradients
 
 from latentalign import (
     OBJECTIVES,
@@ -18,6 +17,7 @@ from latentalign import (
 )
 from latentalign.core.kernels.fused_softmax import fused_average, linear_log_prob
 from latentalign.core.objectives import FAMILIES
+from support.problems import gradients
 
 
 @functools.cache

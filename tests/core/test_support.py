@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from problems import gradients, problem
 
 from latentalign import (
     OBJECTIVES,
@@ -12,11 +11,12 @@ from latentalign import (
     VIMCO,
     Categorical,
     Dirichlet,
-    EmissionLatent,
     Latent,
     LogisticNormal,
     Mixed,
 )
+from latentalign.core.numerics import log_sum_exp
+from support.problems import gradients, masked, problem
 
 INF = math.inf
 
@@ -100,21 +100,6 @@ def test_a_relaxed_score_of_minus_infinity_is_a_member_that_does_not_exist(kind)
         OBJECTIVES["relaxed" if kind is Dirichlet else "relaxed-logistic-normal"]()(one_sided(kind)[0])
 
 
-def masked(p, query_mask, **changed):
-    """The problem's latent with queries masked, all else as if they existed."""
-    parts = {"query": p.query, "target": p.target, **changed}
-    return EmissionLatent(
-        Categorical.from_scores(p.prior_scores),
-        p.head,
-        parts["query"],
-        memory=p.memory,
-        target=parts["target"],
-        inferred=Categorical.from_scores(p.inferred_scores),
-        query_mask=query_mask,
-        max_logits=p.max_logits,
-    )
-
-
 @pytest.mark.parametrize("name", [n for n in OBJECTIVES if OBJECTIVES[n]().family == "categorical"])
 def test_a_masked_query_counts_nothing(name):
     p = problem(ragged=False)
@@ -160,3 +145,13 @@ def test_mixtures_never_read_padding(shared):
 def test_a_weight_that_is_nan_stays_to_be_seen():
     broken = Categorical(torch.full((1, 3), math.nan), torch.ones(1, 3).bool())
     assert OBJECTIVES["marginal"]()(Latent(broken, lambda a: -torch.ones(1, 3))).value.isnan().all()
+
+
+def test_a_sum_over_nothing_is_minus_infinity_without_gradient():
+    value = torch.tensor([[0.5, 1.0], [0.0, 0.0]], requires_grad=True)
+    total = log_sum_exp(value.masked_fill(torch.tensor([[False], [True]]), float("-inf")))
+    torch.testing.assert_close(total[0], value[0].logsumexp(0))
+    assert total[1] == float("-inf")
+    (grad,) = torch.autograd.grad(total.masked_fill(total == float("-inf"), 0.0).sum(), value)
+    assert grad[0].sum().item() == pytest.approx(1.0)
+    assert (grad[1] == 0).all()

@@ -41,7 +41,7 @@ VARIANTS: list[tuple[str, ...]] = [
 ]
 """Every objective, and trainings with more state than usual."""
 SAMPLED = "objective.name=variational-sample"
-WORKER = Path(__file__).with_name("worker.py")
+TESTS = Path(__file__).resolve().parents[1]
 
 
 def gone_on(lab: Lab, out: Path, *options: str, wanted: dict[str, str]) -> Iterable[str]:
@@ -213,10 +213,12 @@ def processes(lab: Lab, scale: float) -> Tally:
 
 def together(lab: Lab, flags: Sequence[str], out: Path, sets: Sequence[str], *, kill: tuple[int, int]) -> int:
     """The exit code of torchrun over two processes; one rank may be killed before a step."""
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(WORKER)]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "faults.worker"]
     train = ["train", str(lab.recipe), "--out", str(out), *flags, *(f"--set={o}" for o in sets)]
+    path = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(
         [sys.executable, *launcher, *map(str, kill), *train],
+        env=os.environ | {"PYTHONPATH": path},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

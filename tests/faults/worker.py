@@ -1,13 +1,10 @@
 """What torchrun starts: the `latentalign` command, in which one rank may be killed before a step.
 
-worker.py RANK STEP train ...
+python -m faults.worker RANK STEP train ...
 """
 
 import os
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from faults.lab import before_step, command, die
 

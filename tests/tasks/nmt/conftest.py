@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,10 +9,7 @@ import pytest
 from latentalign.data import demo
 from latentalign.tasks.nmt.task import Trained, train
 from latentalign.training.run import Run
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from toy import tiny
+from support.nmt import tiny
 
 
 @pytest.fixture(scope="session")

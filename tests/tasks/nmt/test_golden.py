@@ -1,11 +1,10 @@
 """Guards against silent change: recorded loss curves of every objective, and a run written by an earlier version.
 
-python tests/tasks/nmt/test_golden.py     records the curves anew (after a change that is meant to change them)
+PYTHONPATH=tests python tests/tasks/nmt/test_golden.py    record the curves again after an intended change
 """
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,11 @@ from latentalign.tasks.nmt.decode import Translator
 from latentalign.tasks.nmt.task import Trained, train
 from latentalign.textfiles import read_lines
 from latentalign.training.run import Run
+from support.nmt import tiny
 
 HERE = Path(__file__).parent
 CURVES = HERE / "golden_curves.json"
-FIXTURE = HERE.parent / "fixtures" / "run-v1"
+FIXTURE = HERE.parents[1] / "fixtures" / "run-v1"
 
 
 def pharaoh(alignment) -> str:
@@ -30,8 +30,6 @@ def pharaoh(alignment) -> str:
 
 def curve(name: str, folder: Path, files: Path) -> list[float]:
     """The bound at each of 20 steps in float64, with dropout and sampling."""
-    from toy import tiny
-
     config = tiny(files, name, "training.max_steps=20", "training.log_steps=1", "training.precision=float64")
     run = Run(folder / name)
     train(config, run, resume=False, overwrite=False)
@@ -48,8 +46,6 @@ def test_the_first_twenty_steps_are_as_recorded(name, demo_files, tmp_path):
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(demo_files, tmp_path):
-    from toy import tiny
-
     config = tiny(demo_files, "variational-sample", "training.max_steps=5")
     for name in "ab":
         train(config, Run(tmp_path / name), resume=False, overwrite=False)
@@ -85,7 +81,6 @@ def test_a_training_of_version_1_still_goes_on(tmp_path):
 def record_curves() -> None:
     import tempfile
 
-    sys.path.insert(0, str(HERE))
     with tempfile.TemporaryDirectory() as folder:
         files = Path(folder) / "demo"
         demo.write(files, train=400, valid=40, test=40)

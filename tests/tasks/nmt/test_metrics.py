@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from toy import tiny
 
 from latentalign import OBJECTIVES
 from latentalign.errors import InputError
@@ -19,6 +18,7 @@ from latentalign.tasks.nmt.tokenizer import EOS
 from latentalign.tasks.nmt.translate import Settings, translate_lines
 from latentalign.textfiles import read_parallel
 from latentalign.training.run import Run
+from support.nmt import tiny
 
 pytestmark = pytest.mark.slow  # trains a small model first
 

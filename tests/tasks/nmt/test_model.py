@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from toy import tiny
 
 from latentalign import OBJECTIVES, Categorical
 from latentalign import config as recipes
@@ -11,6 +10,7 @@ from latentalign.tasks.nmt.inference_network import InferenceConfig, external_sc
 from latentalign.tasks.nmt.model import ModelConfig, TranslationModel, count_parameters
 from latentalign.tasks.nmt.task import NMTConfig
 from latentalign.tasks.nmt.tokenizer import BOS, EOS
+from support.nmt import tiny
 
 CONFIG = ModelConfig(
     embedding=8, encoder_size=6, decoder_size=10, attention_size=7, head_size=9, dropout=0.0, init=0.5

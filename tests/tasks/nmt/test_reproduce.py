@@ -9,13 +9,13 @@ import sys
 import time
 
 import pytest
-from toy import SIZES, data_overrides, tiny
 
 from latentalign.errors import InputError
 from latentalign.reproduction import rows as rows_module
 from latentalign.tasks.nmt.reproduce import ABLATIONS, ROWS, plan_for
 from latentalign.tasks.nmt.task import NMTConfig, train
 from latentalign.training.run import Run
+from support.nmt import SIZES, data_overrides, tiny
 
 pytestmark = pytest.mark.slow
 

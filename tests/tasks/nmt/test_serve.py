@@ -1,11 +1,9 @@
 """A served translation model: its addresses, its refusals, and its page in a browser."""
 
 import json
-import sys
 import urllib.error
 import urllib.request
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,10 +17,7 @@ from latentalign.tasks.nmt.task import Trained, train
 from latentalign.tasks.nmt.tokenizer import Tokenizer, TokenizerConfig
 from latentalign.tasks.nmt.translate import Settings, Translation, translate_lines
 from latentalign.training.run import Run
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from toy import tiny
+from support.nmt import tiny
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-from toy import tiny
 
 from latentalign import OBJECTIVES
 from latentalign.core.kernels import emission
@@ -21,6 +20,7 @@ from latentalign.tasks.nmt.tokenizer import Tokenizer
 from latentalign.training import checkpoint
 from latentalign.training.loop import Trainer
 from latentalign.training.run import Run
+from support.nmt import tiny
 
 pytestmark = pytest.mark.slow  # trains a small model first
 

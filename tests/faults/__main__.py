@@ -1,8 +1,8 @@
 """Injects faults into trainings and run directories, and counts how often what is promised was kept.
 
-    python tests/faults.py                           everything, two promises at a time
-    python tests/faults.py --only kill --scale 0.05  one promise, a twentieth of the injections
-    python tests/faults.py --markdown docs/reliability.md   write the figures into the page
+    make faults                                                   all promises, two at a time
+    PYTHONPATH=tests python -m faults --only kill --scale 0.05    one promise, a twentieth of the injections
+    PYTHONPATH=tests python -m faults --markdown docs/reliability.md    write the counts into the page
 
 Ends with code 1 when a promise is broken. Promises are listed in docs/reliability.md.
 """
@@ -18,8 +18,6 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from faults import damage, interruptions, refusals, storage
 from faults.lab import Lab, OutOfTimeError, Tally

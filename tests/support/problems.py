@@ -134,3 +134,18 @@ def probability_of(dist: Categorical, draws: Tensor) -> Tensor:
     each = dist.log_prob_of(draws).detach().sum(-1).exp()
     empty = ~dist.mask.any(-1)
     return torch.where(empty, (draws == 0).all(-1).double(), each)
+
+
+def masked(p, query_mask, **changed):
+    """The problem's latent with queries masked, all else as if they existed."""
+    parts = {"query": p.query, "target": p.target, **changed}
+    return EmissionLatent(
+        Categorical.from_scores(p.prior_scores),
+        p.head,
+        parts["query"],
+        memory=p.memory,
+        target=parts["target"],
+        inferred=Categorical.from_scores(p.inferred_scores),
+        query_mask=query_mask,
+        max_logits=p.max_logits,
+    )

@@ -1,18 +1,13 @@
 """A few injections of every kind that `make faults` makes hundreds of."""
 
-import runpy
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
+from faults.__main__ import PROMISES, write_figures
 from faults.lab import Lab, Tally, fraction, spread
 
-HERE = Path(__file__).resolve().parent
-SCRIPT = runpy.run_path(str(HERE / "faults.py"))
-PROMISES = SCRIPT["PROMISES"]
+ROOT = Path(__file__).resolve().parents[2]
 SCALES = {
     "resume": 0.05, "kill": 0.01, "instants": 0.05, "sigterm": 0.025, "disk": 0.05, "damage": 0.04,
     "commands": 0.3, "foreign": 0.06, "pickle": 0.3, "occupied": 1.0, "diverged": 0.07, "config": 0.1,
@@ -41,7 +36,7 @@ def test_every_promise_is_tried_here_or_with_several_processes():
 
 
 def test_every_promise_is_documented():
-    page = (HERE.parent / "docs" / "reliability.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
     for name in PROMISES:
         assert page.count(f"| `{name}` |") == 2, "a row that says what is promised and one for the figures"
 
@@ -59,10 +54,10 @@ def test_a_broken_promise_is_counted():
 def test_figures_go_into_their_rows(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("| `kill` | kills | how |\n\n| `kill` | run `make faults` |\n| `disk` | old |\n")
-    SCRIPT["write_figures"](page, {"kill": Tally("", "", tried=3, broken=["x"])})
+    write_figures(page, {"kill": Tally("", "", tried=3, broken=["x"])})
     assert page.read_text() == "| `kill` | kills | how |\n\n| `kill` | 2 of 3 |\n| `disk` | old |\n"
     with pytest.raises(SystemExit, match="no row for metrics"):
-        SCRIPT["write_figures"](page, {"metrics": Tally("", "")})
+        write_figures(page, {"metrics": Tally("", "")})
 
 
 def test_a_fraction_is_spread_and_never_nothing():

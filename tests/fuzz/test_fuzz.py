@@ -1,7 +1,6 @@
 """No file, however damaged, makes a reader fail in any other way than with an error that says what is wrong."""
 
 import json
-import sys
 from pathlib import Path
 from random import Random
 
@@ -9,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import fuzz_readers
-from fuzz_readers import READERS, Reader, Tally, draw, fuzz, outcome, shrink
+from fuzz import text_readers
+from fuzz.fuzzer import Reader, Tally, draw, fuzz, outcome, shrink
+from fuzz.readers import READERS
+from fuzz.run_readers import reseal_tokenizer, tokenizer_files
 from latentalign import config
 from latentalign.config import Section
 from latentalign.errors import CheckpointError, InputError
@@ -173,7 +172,7 @@ def test_the_fuzzer_notices_and_shrinks_what_is_planted(tmp_path):
         if b"\xff" in data:
             raise InputError("no text")
 
-    tally = fuzz(Reader("planted", fuzz_readers.texts, careless), range(400), tmp_path)
+    tally = fuzz(Reader("planted", text_readers.texts, careless), range(400), tmp_path)
     assert tally.failures
     assert tally.refused
     assert tally.failures[0].data == b"\0"
@@ -184,7 +183,7 @@ def test_the_fuzzer_notices_and_shrinks_what_is_planted(tmp_path):
 
 def test_the_fuzzer_notices_broken_promises(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        fuzz_readers, "read_lines", lambda path: iter(path.read_text("utf-8", "replace").splitlines())
+        text_readers, "read_lines", lambda path: iter(path.read_text("utf-8", "replace").splitlines())
     )
     errors = {failure.error for failure in fuzz(BY_NAME["text"], range(200), tmp_path, limit=0).failures}
     assert any("bad input is accepted" in error for error in errors)
@@ -253,11 +252,11 @@ def test_a_deeply_nested_tokenizer_is_damaged(tmp_path):
     ],
 )
 def test_a_vocabulary_that_cannot_work_is_refused_even_if_its_checksum_fits(tmp_path, change):
-    content = json.loads(fuzz_readers._tokenizers()[0])
+    content = json.loads(tokenizer_files()[0])
     changed = change(content)
     assert changed != content
     path = tmp_path / "tokenizer.json"
-    path.write_bytes(fuzz_readers._resealed_tokenizer(json.dumps(changed).encode()))
+    path.write_bytes(reseal_tokenizer(json.dumps(changed).encode()))
     with pytest.raises(CheckpointError, match=r"damaged|not as this program writes it"):
         Tokenizer.load(path)
 
