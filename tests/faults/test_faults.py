@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from faults.__main__ import PROMISES, write_figures
 from faults.lab import Lab, Tally, fraction, spread
+from faults.promises import PROMISES, write_figures
 
 ROOT = Path(__file__).resolve().parents[2]
 SCALES = {
