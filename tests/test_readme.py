@@ -1,5 +1,6 @@
 """The Python of the documentation runs, from the top of each page to its end; links lead somewhere."""
 
+import pkgutil
 import re
 import runpy
 from pathlib import Path
@@ -69,6 +70,21 @@ def test_code_named_by_the_pages_exists():
         source = (ROOT / "src" / "latentalign" / path).read_text(encoding="utf-8")
         for name in re.findall(r"`([A-Za-z_]\w*)", names):
             assert re.search(rf"\b{name}\b", source), f"{path} has no {name}"
+
+
+def test_code_named_by_the_glossary_exists():
+    names = re.findall(
+        r"`(latentalign\.[\w.]+)`", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    )
+    assert len(names) > 30
+    for name in names:
+        assert pkgutil.resolve_name(name) is not None
+
+
+def test_the_glossary_is_in_alphabetical_order():
+    for group in (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").split("\n## ")[1:]:
+        terms = re.findall(r"^### (.+)$", group, re.MULTILINE)
+        assert terms == sorted(terms, key=str.lower)
 
 
 def test_every_bug_of_the_list_can_still_be_planted_and_is_documented():
