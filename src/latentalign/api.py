@@ -37,7 +37,7 @@ from latentalign.core.objectives import (
     soft,
 )
 from latentalign.core.predictives import Predict, exact_posterior, log_predictive, parse_predict
-from latentalign.core.scores import BilinearScore, DotScore, MLPScore
+from latentalign.core.scores import BilinearScore, DotScore, MLPScore, ProjectedScore, Score
 from latentalign.core.svi import SVI
 from latentalign.nn.attention import LatentAttention, PosteriorNetwork
 from latentalign.nn.heads import LinearHead, MLPHead
@@ -79,7 +79,9 @@ __all__ = [
     "Pathwise",
     "PosteriorNetwork",
     "Predict",
+    "ProjectedScore",
     "RunningMean",
+    "Score",
     "ScoreFunction",
     "Soft",
     "Step",

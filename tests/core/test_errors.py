@@ -25,7 +25,7 @@ from latentalign import (
 )
 from latentalign.core.baselines import build_baseline, leave_one_out
 from latentalign.core.objectives import FAMILIES
-from latentalign.core.scores import build_score
+from latentalign.core.scores import resolve_score
 from support.problems import problem
 
 
@@ -105,9 +105,9 @@ def test_options_are_checked():
     with pytest.raises(ValueError, match="unknown baseline 'sofd'"):
         build_baseline("sofd")
     with pytest.raises(ValueError, match="unknown score"):
-        build_score("cosine", query_dim=1, memory_dim=1, hidden=1)
+        resolve_score("cosine", query_dim=1, memory_dim=1, hidden=1)
     with pytest.raises(ValueError, match="one size"):
-        build_score("dot", query_dim=1, memory_dim=2, hidden=1)
+        resolve_score("dot", query_dim=1, memory_dim=2, hidden=1)
     with pytest.raises(ValueError, match="n >= 2"):
         Hard(ScoreFunction(1, leave_one_out))(problem().latent())
     with pytest.raises(ValueError, match="temperature"):

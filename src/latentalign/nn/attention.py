@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -12,21 +13,24 @@ from latentalign.core.distributions import Categorical, Dirichlet, LogisticNorma
 from latentalign.core.kernels.emission import MAX_LOGITS, EmissionLatent, predictive_log_prob
 from latentalign.core.objectives import FAMILIES
 from latentalign.core.predictives import parse_predict
-from latentalign.core.scores import build_score
+from latentalign.core.scores import resolve_score
 from latentalign.nn.heads import MLPHead
 
 
 class AlignmentScores(nn.Module):
     """Scores turned into a distribution of one family over the members of the source."""
 
-    def __init__(self, query_dim: int, memory_dim: int, *, hidden: int, score: str, family: str) -> None:
+    def __init__(
+        self, query_dim: int, memory_dim: int, *, hidden: int, score: str | nn.Module, family: str
+    ) -> None:
         super().__init__()
         if family not in FAMILIES:
             raise ValueError(f"unknown family {family!r}; choose one of {', '.join(FAMILIES)}")
         self.family = family
         sizes: dict[str, Any] = {"query_dim": query_dim, "memory_dim": memory_dim, "hidden": hidden}
-        self.score = build_score(score, **sizes)
-        self.scale = build_score(score, **sizes) if family == "logistic-normal" else None
+        self.score = resolve_score(score, **sizes)
+        # A second score with parameters of its own: a module is copied, a name is built anew.
+        self.scale = resolve_score(deepcopy(score), **sizes) if family == "logistic-normal" else None
 
     def forward(
         self,
@@ -74,7 +78,8 @@ class LatentAttention(nn.Module):
     """Attention whose output is a `Latent`, ready for any objective.
 
     query is (B, S, query_dim) or (B, query_dim), memory (B, T, memory_dim), target (B, S) or (B,);
-    `key_padding_mask` (B, T) and `query_padding_mask` (B, S) are True where there is padding, as in PyTorch.
+    `key_padding_mask` (B, T) and `query_padding_mask` (B, S) are True where there is padding, as in PyTorch. `score` is
+    a registered name or a module; see `latentalign.core.scores`.
     """
 
     def __init__(
@@ -84,7 +89,7 @@ class LatentAttention(nn.Module):
         outputs: int,
         *,
         hidden: int = 256,
-        score: str = "mlp",
+        score: str | nn.Module = "mlp",
         family: str = "categorical",
         dropout: float = 0.0,
         inference: bool = True,

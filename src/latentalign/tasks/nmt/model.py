@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from latentalign.config import Section
 from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal
 from latentalign.core.kernels.emission import MAX_LOGITS, EmissionLatent
-from latentalign.core.scores import build_score
+from latentalign.core.scores import resolve_score
 from latentalign.nn.attention_decoder import AttentionDecoder
 from latentalign.nn.dropout import Dropout
 from latentalign.nn.heads import MLPHead
@@ -87,10 +87,10 @@ class TranslationModel(nn.Module):
             config.decoder_size,
             config.decoder_layers,
             memory_dim=memory_dim,
-            score=build_score(config.attention, **sizes),
+            score=resolve_score(config.attention, **sizes),
             dropout=config.dropout,
         )
-        self.scale = build_score(config.attention, **sizes) if family == "logistic-normal" else None
+        self.scale = resolve_score(config.attention, **sizes) if family == "logistic-normal" else None
         self.head = MLPHead(
             config.decoder_size, memory_dim, target_size, hidden=config.head_size, dropout=config.dropout
         )
