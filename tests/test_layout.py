@@ -7,16 +7,18 @@ import pytest
 
 SRC = Path(__file__).resolve().parents[1] / "src" / "latentalign"
 
-BASE = {"errors", "config", "textfiles"}
+BASE = {"errors", "extras", "storage", "config", "textfiles"}
 LIBRARY = {"core", "nn", "search", "training", "data", "reproduction", "web"}
 MAY_IMPORT = {
     "core": {"core"},
     "nn": {"core", "nn"},
+    "storage": {"errors"},
+    "textfiles": {"errors", "storage"},
     "search": {"core", "search", "errors"},
-    "training": {"core", "nn", "training", "errors", "config"},
-    "web": {"web", "core", "reproduction", "errors", "training"},
-    "data": {"data", "errors", "textfiles"},
-    "reproduction": {"core", "training", "reproduction", "web", "errors", "config"},
+    "training": {"core", "nn", "training"} | BASE,
+    "web": {"web", "core", "reproduction", "training"} | BASE,
+    "data": {"data", "errors", "extras", "storage", "textfiles"},
+    "reproduction": {"core", "training", "reproduction", "web"} | BASE,
     "tasks/nmt": LIBRARY | BASE | {"tasks/nmt"},
     "tasks/vqa": LIBRARY | BASE | {"tasks/vqa"},
     "bench": {"core", "nn", "training", "tasks/nmt", "bench", "search"} | BASE,

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latentalign.errors import InputError, StorageError
-from latentalign.textfiles import count_lines, fingerprint, read_lines, read_parallel
+from latentalign.storage import fingerprint
+from latentalign.textfiles import count_lines, read_lines, read_parallel
 
 
 @pytest.fixture

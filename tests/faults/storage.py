@@ -11,6 +11,7 @@ from pathlib import Path
 
 from faults.interruptions import gone_on
 from faults.lab import Ended, Lab, Tally, before_step, die, fraction, spread, state
+from latentalign import storage
 from latentalign.errors import LatentAlignError
 from latentalign.training import checkpoint
 from latentalign.training.run import Run
@@ -92,7 +93,7 @@ def while_writing(n: int, strike: Callable[[], None], action: Callable[[], None]
 
     def run() -> None:
         calls: list[None] = []
-        write = checkpoint._write_through
+        write = storage.write_durably
 
         def struck(path: Path, data: bytes) -> None:
             calls.append(None)
@@ -101,7 +102,7 @@ def while_writing(n: int, strike: Callable[[], None], action: Callable[[], None]
                 strike()
             write(path, data)
 
-        checkpoint._write_through = struck  # only in this child
+        storage.write_durably = struck  # only in this child
         action()
 
     return run

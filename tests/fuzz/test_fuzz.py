@@ -15,10 +15,11 @@ from fuzz.run_readers import reseal_tokenizer, tokenizer_files
 from latentalign import config
 from latentalign.config import Section
 from latentalign.errors import CheckpointError, InputError
+from latentalign.storage import fingerprint
 from latentalign.tasks.nmt.link_formats import read_gold, read_links
 from latentalign.tasks.nmt.task import NMTConfig
 from latentalign.tasks.nmt.tokenizer import Tokenizer
-from latentalign.textfiles import count_lines, fingerprint, read_lines
+from latentalign.textfiles import count_lines, read_lines
 from latentalign.training.run import Run
 
 INPUTS = 170

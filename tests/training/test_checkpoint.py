@@ -15,11 +15,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 
+from latentalign import storage
 from latentalign.errors import CheckpointError, StorageError
+from latentalign.storage import read_tensors, write_tensors
 from latentalign.training import checkpoint
-from latentalign.training.checkpoint import load, read_checked_tensors, save, write_checked_tensors
+from latentalign.training.checkpoint import load, save
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -132,7 +135,7 @@ def test_all_files_are_verified_before_any_is_parsed(tmp_path, monkeypatch):
     save(tmp_path, **content(1))
     last = files_of(tmp_path)[-1]
     last.write_bytes(last.read_bytes()[:-1])
-    monkeypatch.setattr(checkpoint.safetensors.torch, "load", lambda data: pytest.fail("parsed"))
+    monkeypatch.setattr(safetensors.torch, "load", lambda data: pytest.fail("parsed"))
     with pytest.raises(CheckpointError, match="checksum mismatch"):
         load(tmp_path)
 
@@ -163,7 +166,7 @@ def test_a_pickle_under_any_name_is_refused_and_not_run(tmp_path, resealed):
     path.write_bytes(payload)
     (tmp_path / "model.safetensors.sha256").write_text(f"{facts(payload)['sha256']}  {path.name}\n")
     with pytest.raises(CheckpointError, match="not in safetensors format"):
-        read_checked_tensors(path)
+        read_tensors(path)
     assert not marker.exists()
     pickle.loads(payload)
     assert marker.exists(), "the payload itself is harmless: the test would prove nothing"
@@ -245,7 +248,7 @@ class Interrupt:
     def install(self, patch: pytest.MonkeyPatch) -> None:
         for name in ("fsync", "replace", "mkdir", *(("unlink", "rmdir") if self.deletions else ())):
             patch.setattr(os, name, self.wrap(getattr(os, name)))
-        patch.setattr(checkpoint, "open", self.open, raising=False)
+        patch.setattr(storage, "open", self.open, raising=False)
 
     def wrap(self, function):
         def struck(*args, **kwargs):
@@ -376,11 +379,11 @@ def test_too_little_space_is_seen_before_anything_is_written(tmp_path, monkeypat
     before = {path: path.read_bytes() for path in files_of(tmp_path)}
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**9, 10**9, 1_300_000))
     big = {"model": {"w": torch.zeros(10**6)}}
-    monkeypatch.setattr(checkpoint, "open", lambda *a: pytest.fail("written"), raising=False)
+    monkeypatch.setattr(storage, "open", lambda *a: pytest.fail("written"), raising=False)
     with pytest.raises(StorageError, match=r"need 4\.\d MB, have 1\.3 MB in .*c"):
         save(tmp_path / "c", tensors=big, documents={})
     with pytest.raises(StorageError, match=r"need 4\.\d MB, have 1\.3 MB"):
-        write_checked_tensors(tmp_path / "model.safetensors", big["model"], {})
+        write_tensors(tmp_path / "model.safetensors", big["model"], {})
     assert {path: path.read_bytes() for path in files_of(tmp_path)} == before
 
 
@@ -403,14 +406,14 @@ def test_a_damaged_pointer_deletes_nothing_until_a_new_save_is_complete(tmp_path
 def test_checked_tensors_come_back_with_their_metadata(tmp_path):
     path, tensors = tmp_path / "model.safetensors", content(1)["tensors"]["model"]
     metadata = {"config": "a = 'ü'\n", "version": "1", **{str(i): "x" * i for i in range(9)}}
-    write_checked_tensors(path, tensors, metadata)
-    assert same_tensors(read_checked_tensors(path)[0], tensors)
-    assert read_checked_tensors(path)[1] == metadata
+    write_tensors(path, tensors, metadata)
+    assert same_tensors(read_tensors(path)[0], tensors)
+    assert read_tensors(path)[1] == metadata
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model.safetensors", "model.safetensors.sha256"]
-    with checkpoint.safetensors.safe_open(path, framework="pt") as file:
+    with safetensors.safe_open(path, framework="pt") as file:
         assert file.metadata() == metadata
-    write_checked_tensors(path, tensors, {})
-    assert read_checked_tensors(path)[1] == {}
+    write_tensors(path, tensors, {})
+    assert read_tensors(path)[1] == {}
     if shutil.which("sha256sum"):
         subprocess.run(["sha256sum", "-c", "--strict", f"{path.name}.sha256"], cwd=tmp_path, check=True)
 
@@ -418,23 +421,23 @@ def test_checked_tensors_come_back_with_their_metadata(tmp_path):
 def test_the_same_content_gives_the_same_bytes(tmp_path):
     tensors, metadata = content(1)["tensors"]["model"], {str(i): str(i) for i in range(20)}
     for i in range(4):
-        write_checked_tensors(tmp_path / f"{i}", tensors, metadata)
+        write_tensors(tmp_path / f"{i}", tensors, metadata)
     assert len({(tmp_path / f"{i}").read_bytes() for i in range(4)}) == 1
 
 
 def test_any_damage_to_checked_tensors_is_named(tmp_path):
     path = tmp_path / "model.safetensors"
-    write_checked_tensors(path, content(1)["tensors"]["model"], {"a": "b"})
+    write_tensors(path, content(1)["tensors"]["model"], {"a": "b"})
     for damaged in files_of(tmp_path):
         good = damaged.read_bytes()
         for bad in damages(good):
             damaged.write_bytes(bad)
             with pytest.raises(CheckpointError, match="checksum mismatch") as caught:
-                read_checked_tensors(path)
+                read_tensors(path)
             assert str(path) in str(caught.value)
         damaged.unlink()
         with pytest.raises(CheckpointError, match="missing"):
-            read_checked_tensors(path)
+            read_tensors(path)
         damaged.write_bytes(good)
 
 
@@ -443,9 +446,9 @@ def test_a_kill_leaves_the_old_or_the_new_checked_tensors(tmp_path):
     old, new = content(1)["tensors"]["model"], content(2)["tensors"]["model"]
     while killed:
         n += 1
-        write_checked_tensors(path, old, {})
-        killed = killed_at(n, lambda: write_checked_tensors(path, new, {}))
-        tensors, _ = read_checked_tensors(path)
+        write_tensors(path, old, {})
+        killed = killed_at(n, lambda: write_tensors(path, new, {}))
+        tensors, _ = read_tensors(path)
         assert same_tensors(tensors, old) or (n > 4 and same_tensors(tensors, new))
     assert n > 12
     assert len(files_of(tmp_path)) == 2
@@ -455,17 +458,17 @@ def test_single_files_are_replaced_whole_or_not_at_all(tmp_path):
     path, killed, n = tmp_path / "card.json", True, 0
     while killed:
         n += 1
-        checkpoint.write_json_atomic(path, {"a": [1]})
-        killed = killed_at(n, lambda: checkpoint.write_json_atomic(path, {"b": "ü" * 99}))
+        storage.write_json(path, {"a": [1]})
+        killed = killed_at(n, lambda: storage.write_json(path, {"b": "ü" * 99}))
         assert json.loads(path.read_bytes()) in ({"a": [1]}, {"b": "ü" * 99})
     assert n > 4
-    checkpoint.write_bytes_atomic(path, b"x")
+    storage.write_bytes(path, b"x")
     assert path.read_bytes() == b"x"
     assert files_of(tmp_path) == [path]
     with pytest.raises(ValueError, match="JSON compliant"):
-        checkpoint.write_json_atomic(path, {"ppl": math.nan})
+        storage.write_json(path, {"ppl": math.nan})
     with pytest.raises(StorageError, match="absent"):
-        checkpoint.write_bytes_atomic(tmp_path / "absent" / "file", b"")
+        storage.write_bytes(tmp_path / "absent" / "file", b"")
 
 
 # --- random numbers -------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ def command(
     """Bound gaps, bias and variance of every estimator's gradient, and Proposition 1's bound: a page and JSON."""
     from latentalign.cli.tasks import is_vqa_run
     from latentalign.reproduction.diagnosis import page
-    from latentalign.training.checkpoint import write_json_atomic
+    from latentalign.storage import write_json
     from latentalign.web.pages import write_page
 
     sizes = {"sentences": sentences, "batch": batch, "draws": draws}
@@ -42,7 +42,7 @@ def command(
         found = diagnose(Trained.load(run, device=device), split, **sizes)
     folder = out or run / "diagnose"
     folder.mkdir(parents=True, exist_ok=True)
-    write_json_atomic(folder / "diagnose.json", found)
+    write_json(folder / "diagnose.json", found)
     write_page(folder / "diagnose.html", page(f"{found['objective']}: {run.name}", found))
     if as_json:
         print(json.dumps(found))

@@ -60,6 +60,6 @@ def command(
 
 def keep(path: Path, found: dict[str, Any]) -> None:
     """Details, as one line of JSON."""
-    from latentalign.training.checkpoint import write_bytes_atomic
+    from latentalign.storage import write_bytes
 
-    write_bytes_atomic(path, json.dumps(found).encode())
+    write_bytes(path, json.dumps(found).encode())

@@ -36,10 +36,10 @@ def command(
 ) -> None:
     """Translate standard input to standard output: N lines in, N lines out."""
     from latentalign.cli.tasks import require_nmt
+    from latentalign.storage import write_bytes
     from latentalign.tasks.nmt.task import Trained
     from latentalign.tasks.nmt.translate import Settings, output_alignments, translate_lines
     from latentalign.textfiles import decode_lines
-    from latentalign.training.checkpoint import write_bytes_atomic
 
     require_nmt(run, "translate")
     trained = Trained.load(run, device=device, double=double)
@@ -61,9 +61,7 @@ def command(
             words = {"source": trained.tokenizer.words(line), "target": output.text.split()}
             links = found.to_json(found.best())
             records.append({**words, "links": links, "entropy": [round(float(e), 6) for e in found.entropy]})
-        write_bytes_atomic(
-            alignments, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in records).encode()
-        )
+        write_bytes(alignments, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in records).encode())
     cut = sum(len(e.ids) > settings.max_source for e in trained.tokenizer.encode_source_batch(lines))
     if cut:
         warn(f"{cut} of {len(lines)} lines were longer than {settings.max_source} tokens and were cut")

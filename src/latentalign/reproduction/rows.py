@@ -21,7 +21,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from latentalign import config as recipes
 from latentalign.errors import InputError, LatentAlignError
-from latentalign.training.checkpoint import write_bytes_atomic, write_json_atomic
+from latentalign.storage import write_bytes, write_json
 from latentalign.training.run import Run
 from latentalign.training.session import Recipe, first_recipe
 
@@ -234,10 +234,10 @@ def attempt(plan: Plan, row: Row, seed: int, *, shared: WarmStarts, bars: Progre
     try:
         for place in (path, plan.settings_of(row.name, seed)):
             place.parent.mkdir(parents=True, exist_ok=True)
-        write_json_atomic(plan.settings_of(row.name, seed), plan.settings(row))
+        write_json(plan.settings_of(row.name, seed), plan.settings(row))
         shared.give(row, seed, lambda first: tell(first, bars, bar, of="first: "))
         record = one_row(plan, row, seed, tell=lambda: tell(plan.run(row.name, seed), bars, bar))
-        write_json_atomic(path, record)
+        write_json(path, record)
     except (RowFailed, OSError, ValueError, LatentAlignError) as error:
         bars.update(bar, news="failed")
         return Failure(row.name, seed, str(error), getattr(error, "exit_code", 1))
@@ -288,7 +288,7 @@ class WarmStarts:
             if shared not in self.trained:
                 recipe = shared.with_suffix(".toml")
                 recipe.parent.mkdir(parents=True, exist_ok=True)
-                write_bytes_atomic(recipe, recipes.dump(first).encode())
+                write_bytes(recipe, recipes.dump(first).encode())
                 log = plan.out / "logs" / f"warm-start-{shared.name}.log"
                 child(
                     ["train", str(recipe), f"--out={shared}", "--resume", "--json"], log, lambda: tell(shared)

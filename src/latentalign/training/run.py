@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from latentalign import storage
 from latentalign.errors import CheckpointError, InputError, StorageError
 from latentalign.training import checkpoint
 
@@ -147,7 +148,7 @@ class Run:
     def write_config(self, text: str) -> None:
         """config.toml, under a line with the checksum of all that follows."""
         body = b"\n" + text.encode()
-        checkpoint.write_bytes_atomic(self.config, _SEAL + _sha256(body) + b"\n" + body)
+        storage.write_bytes(self.config, _SEAL + _sha256(body) + b"\n" + body)
 
     def check_config(self) -> None:
         """Raise when config.toml is not as it was written; where it has no checksum, it was written by hand."""
@@ -161,15 +162,15 @@ class Run:
             )
 
     def save_model(self, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-        checkpoint.write_checked_tensors(self.model, tensors, metadata)
+        storage.write_tensors(self.model, tensors, metadata)
 
     def load_model(self) -> tuple[dict[str, Tensor], dict[str, str]]:
-        return checkpoint.read_checked_tensors(self.model)
+        return storage.read_tensors(self.model)
 
     def log(self, record: dict[str, Any]) -> None:
         """Append a line to metrics.jsonl."""
         line = (json.dumps(record) + "\n").encode()
-        with checkpoint.writing(self.folder, len(line)), open(self.metrics, "ab") as file:
+        with storage.explain_write_errors(self.folder, len(line)), open(self.metrics, "ab") as file:
             file.write(line)
 
     def history(self) -> list[dict[str, Any]]:
@@ -190,16 +191,14 @@ class Run:
         if not validated:
             kept = [r for r in kept if r["step"] < step or r["kind"] != "validation"]
         text = "".join(json.dumps(r) + "\n" for r in kept)
-        checkpoint.write_bytes_atomic(self.metrics, text.encode())
+        storage.write_bytes(self.metrics, text.encode())
 
     def write_card(self, card: dict[str, Any]) -> None:
         """card.json: what a reader must know to trust or repeat the run."""
         versions = {name: version(name) for name in ("latentalign", "torch", "tokenizers", "sacrebleu")}
         system = {"python": platform.python_version(), "machine": platform.machine()}
         threads = {"threads": torch.get_num_threads()}
-        checkpoint.write_json_atomic(
-            self.card, {**card, "versions": versions, "system": {**system, **threads}}
-        )
+        storage.write_json(self.card, {**card, "versions": versions, "system": {**system, **threads}})
 
 
 def is_record(line: dict[str, Any]) -> bool:

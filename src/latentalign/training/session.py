@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from latentalign import config as recipes
+from latentalign import storage
 from latentalign.config import Section
 from latentalign.core.objectives import Objective, trainable_parts
 from latentalign.errors import CheckpointError, InputError
@@ -138,7 +139,7 @@ class Craft(ABC, Generic[C, V]):
             world.wait()
             if world.leader:
                 source.mkdir(parents=True, exist_ok=True)
-                checkpoint.write_bytes_atomic(Run(source).tokenizer, run.tokenizer.read_bytes())
+                storage.write_bytes(Run(source).tokenizer, run.tokenizer.read_bytes())
                 self.begin(first, Run(source), resume=True, overwrite=False)
             world.wait()
             self.train_together(first, Run(source), world, going_on=going_on)

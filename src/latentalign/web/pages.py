@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from latentalign.errors import InputError
 from latentalign.reproduction.curves import svg
 from latentalign.reproduction.tables import Cell, Table
-from latentalign.training.checkpoint import write_bytes_atomic
+from latentalign.storage import write_bytes
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def picture_sections(figures: Mapping[str, Figure]) -> list[Section]:
 
 def write_page(path: Path, page: Page) -> None:
     """Replace a file by the page."""
-    write_bytes_atomic(path, render(page).encode())
+    write_bytes(path, render(page).encode())
 
 
 def render(page: Page) -> str:

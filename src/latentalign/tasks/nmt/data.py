@@ -21,8 +21,9 @@ from torch import Tensor
 
 from latentalign.config import DataPath, Section
 from latentalign.errors import InputError, StorageError
+from latentalign.storage import fingerprint
 from latentalign.tasks.nmt.tokenizer import EOS, PAD, Tokenizer
-from latentalign.textfiles import fingerprint, read_parallel
+from latentalign.textfiles import read_parallel
 
 HEADER = "corpus.json"
 # Little-endian everywhere, so that a cache means the same on every machine.

@@ -36,12 +36,12 @@ from latentalign.reproduction.tables import (
     markdown,
 )
 from latentalign.reproduction.terminal import show_files, show_table
+from latentalign.storage import write_bytes, write_json
 from latentalign.tasks.nmt.align import encode_pairs, in_order
 from latentalign.tasks.nmt.figures import draw_in_terminal, paper_figures
 from latentalign.tasks.nmt.link_formats import read_gold
 from latentalign.tasks.nmt.task import NMTConfig, Trained
 from latentalign.textfiles import read_parallel
-from latentalign.training.checkpoint import write_bytes_atomic, write_json_atomic
 from latentalign.training.run import Run
 from latentalign.web.pages import Page, picture_sections, table_sections, write_page
 
@@ -137,15 +137,15 @@ def reproduce(plan: Plan, *, ablations: bool = False) -> tuple[list[dict[str, An
     """Train what is not finished yet; write results.json, tables.md, figures/ and report.html."""
     results, failures = train_rows(plan)
     if ablations:
-        write_json_atomic(plan.out / "ablations.json", results)
+        write_json(plan.out / "ablations.json", results)
         tables = [ablation_table(results), *failures_table(failures)]
-        write_bytes_atomic(plan.out / "ablations.md", markdown(tables).encode())
+        write_bytes(plan.out / "ablations.md", markdown(tables).encode())
         return results, failures
-    write_json_atomic(plan.out / "results.json", results)
+    write_json(plan.out / "results.json", results)
     verdicts = judge(paper.NMT_CLAIMS, results, plan.details_of)
-    write_json_atomic(plan.out / "claims.json", verdicts)
+    write_json(plan.out / "claims.json", verdicts)
     tables = [*failures_table(failures), claims_table(verdicts), *tables_of(results)]
-    write_bytes_atomic(plan.out / "tables.md", markdown(tables).encode())
+    write_bytes(plan.out / "tables.md", markdown(tables).encode())
     write_page(plan.out / "report.html", page_of(plan, results, tables, examined(plan, results)))
     return results, failures
 

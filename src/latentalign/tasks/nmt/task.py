@@ -18,13 +18,14 @@ from latentalign.config import Section
 from latentalign.core.objectives import Objective
 from latentalign.core.predictives import log_predictive, parse_predict
 from latentalign.errors import CheckpointError, InputError
+from latentalign.storage import fingerprint
 from latentalign.tasks.nmt.data import Batch, Batches, Corpus, DataConfig, SplitConfig, build_cache, collate
 from latentalign.tasks.nmt.inference_network import InferenceConfig, external_scores
 from latentalign.tasks.nmt.link_formats import read_links
 from latentalign.tasks.nmt.links import Links
 from latentalign.tasks.nmt.model import ModelConfig, TranslationModel, count_parameters
 from latentalign.tasks.nmt.tokenizer import EOS, Tokenizer, TokenizerConfig
-from latentalign.textfiles import fingerprint, read_parallel
+from latentalign.textfiles import read_parallel
 from latentalign.training.distributed import World
 from latentalign.training.loop import Task, TrainingConfig, perplexity
 from latentalign.training.objective import ObjectiveConfig

@@ -22,8 +22,8 @@ from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
 from latentalign.config import Section
 from latentalign.errors import CheckpointError, InputError
+from latentalign.storage import write_bytes
 from latentalign.textfiles import count_lines, read_lines
-from latentalign.training.checkpoint import write_bytes_atomic
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]
@@ -246,7 +246,7 @@ class Tokenizer:
 
     def save(self, path: Path | str) -> None:
         """Write one JSON file, whole or not at all."""
-        write_bytes_atomic(Path(path), self._bytes())
+        write_bytes(Path(path), self._bytes())
 
     @classmethod
     def load(cls, path: Path | str) -> "Tokenizer":

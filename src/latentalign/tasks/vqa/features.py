@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Bool, Float32, Int64
 
 from latentalign.errors import InputError, StorageError
-from latentalign.training.checkpoint import writing
+from latentalign.storage import explain_write_errors
 
 FORMAT, VERSION = "latentalign-features", "1"
 DTYPES = ("float32", "float16")
@@ -116,7 +116,7 @@ class FeatureWriter:
         return Summary(len(self._positions), self._offsets[-1], self._size or 0, self.left_out)
 
     def __enter__(self) -> FeatureWriter:
-        with writing(self.path.parent, _RESERVED):
+        with explain_write_errors(self.path.parent, _RESERVED):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(self._temporary, "wb")
             self._file.write(bytes(_RESERVED))
@@ -127,11 +127,11 @@ class FeatureWriter:
     ) -> None:
         assert self._file is not None
         try:
-            with writing(self.path.parent, 0), self._file:
+            with explain_write_errors(self.path.parent, 0), self._file:
                 if kind is None:
                     self._finish(self._file)
             if kind is None:
-                with writing(self.path.parent, 0):
+                with explain_write_errors(self.path.parent, 0):
                     os.replace(self._temporary, self.path)
         finally:
             self._temporary.unlink(missing_ok=True)
@@ -157,7 +157,7 @@ class FeatureWriter:
                 f"image {image_id}: features of size {rows.shape[1]}, but those before are of size {self._size}; "
                 "one file holds the features of one extractor"
             )
-        with writing(self.path.parent, rows.nbytes + corners.nbytes):
+        with explain_write_errors(self.path.parent, rows.nbytes + corners.nbytes):
             self._file.write(rows.data)
         self._size = rows.shape[1]
         self._positions[image_id] = len(self._positions)

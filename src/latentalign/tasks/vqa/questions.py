@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from latentalign.errors import InputError, StorageError
+from latentalign.storage import write_bytes
 from latentalign.textfiles import BYTE_ORDER_MARK
-from latentalign.training.checkpoint import write_bytes_atomic
 
 LARGEST_ID = 2**63 - 1  # what the tables of image features can hold
 _GZIP = b"\x1f\x8b"
@@ -242,7 +242,7 @@ def write_results(path: Path | str, answers: Mapping[int, str], *, overwrite: bo
     if path.exists() and not overwrite:
         raise InputError(f"{path} exists already; add --overwrite to replace it")
     lines = (json.dumps({"question_id": number, "answer": answer}) for number, answer in answers.items())
-    write_bytes_atomic(path, ("[" + ",\n ".join(lines) + "]\n").encode())
+    write_bytes(path, ("[" + ",\n ".join(lines) + "]\n").encode())
 
 
 # Using

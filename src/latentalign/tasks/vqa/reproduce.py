@@ -33,11 +33,11 @@ from latentalign.reproduction.tables import (
     markdown,
 )
 from latentalign.reproduction.terminal import show_files, show_table
+from latentalign.storage import write_bytes, write_json
 from latentalign.tasks.vqa.data import read_split
 from latentalign.tasks.vqa.figures import embedded_pictures, find_pictures, looking
 from latentalign.tasks.vqa.metrics import answer_scores, majority
 from latentalign.tasks.vqa.task import VQAConfig
-from latentalign.training.checkpoint import write_bytes_atomic, write_json_atomic
 from latentalign.training.run import Run
 from latentalign.web.pages import Page, picture_sections, table_sections, write_page
 
@@ -104,11 +104,11 @@ def generated(folder: Path) -> list[str]:
 def reproduce(plan: Plan) -> tuple[list[dict[str, Any]], list[Failure]]:
     """Train what is not finished yet; write results.json, tables.md, figures/ and report.html."""
     results, failures = train_rows(plan)
-    write_json_atomic(plan.out / "results.json", results)
+    write_json(plan.out / "results.json", results)
     verdicts = judge(paper.VQA_CLAIMS, results, plan.details_of)
-    write_json_atomic(plan.out / "claims.json", verdicts)
+    write_json(plan.out / "claims.json", verdicts)
     tables = [*failures_table(failures), claims_table(verdicts), *tables_of(results), majority_table(plan)]
-    write_bytes_atomic(plan.out / "tables.md", markdown(tables).encode())
+    write_bytes(plan.out / "tables.md", markdown(tables).encode())
     write_page(plan.out / "report.html", page_of(plan, results, tables))
     return results, failures
 

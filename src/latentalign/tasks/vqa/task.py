@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from latentalign.core.objectives import Objective
 from latentalign.core.predictives import log_predictive, parse_predict
 from latentalign.errors import InputError
+from latentalign.storage import fingerprint
 from latentalign.tasks.vqa.data import Batch, Corpus, DataConfig, SplitConfig, judged_batches, read_split
 from latentalign.tasks.vqa.features import Features
 from latentalign.tasks.vqa.inference_network import InferenceConfig
 from latentalign.tasks.vqa.model import AnswerModel, ModelConfig, count_parameters
 from latentalign.tasks.vqa.tokenizer import TokenizerConfig, Vocabulary
 from latentalign.tasks.vqa.vectors import read_vectors
-from latentalign.textfiles import fingerprint
 from latentalign.training.distributed import World
 from latentalign.training.loop import Task, TrainingConfig, perplexity
 from latentalign.training.objective import ObjectiveConfig

@@ -14,8 +14,8 @@ from pydantic import Field
 
 from latentalign.config import Section
 from latentalign.errors import CheckpointError
+from latentalign.storage import write_bytes
 from latentalign.tasks.vqa.questions import Annotation, Question, answer_vocabulary, words
-from latentalign.training.checkpoint import write_bytes_atomic
 
 FORMAT, VERSION = "latentalign-vqa-vocabulary", 1
 PAD, UNK = 0, 1
@@ -85,7 +85,7 @@ class Vocabulary:
     def save(self, path: Path) -> None:
         """Write one JSON file, whole or not at all."""
         content = {**self._content(), "sha256": self.fingerprint()}
-        write_bytes_atomic(path, json.dumps(content).encode())
+        write_bytes(path, json.dumps(content).encode())
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
