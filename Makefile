@@ -38,11 +38,11 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 $(USABLE): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) torch
-	$(PIP) -e .
+	$(PIP) -e ".[nmt,report]"
 	touch $@
 
 $(READY): $(USABLE)
-	$(PIP) -e ".[dev,vqa,serve]"
+	$(PIP) -e ".[dev,nmt,vqa,report,serve]"
 	touch $@
 
 $(DOCS): $(USABLE)

@@ -26,11 +26,8 @@ def command(
     device: DeviceOption = "cpu",
 ) -> None:
     """A page to translate and align, or to ask about pictures, with the alignments to look at; JSON for programs."""
-    try:
-        from latentalign.web.server import listen
-    except ImportError:
-        raise InputError('serving needs the package: pip install "latentalign[serve]"') from None
     from latentalign.cli.tasks import is_vqa_run
+    from latentalign.web.server import listen
 
     title = f"latentalign: {run.absolute().name}"
     if is_vqa_run(run):

@@ -18,7 +18,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from latentalign.config import Section
-from latentalign.errors import CheckpointError, DivergedError, InputError, Interrupted
+from latentalign.errors import CheckpointError, DivergedError, Interrupted
+from latentalign.extras import require_package
 from latentalign.training import checkpoint
 from latentalign.training.distributed import World
 from latentalign.training.memory import device_peak_mb, forget_peak
@@ -467,13 +468,10 @@ def random_name(rank: int) -> str:
 
 
 def tensorboard_writer(folder: Path) -> Any:
-    """A writer of event files; needs the extra."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise InputError(
-            'training.tensorboard needs the package: pip install "latentalign[tensorboard]"'
-        ) from None
+    """A writer of TensorBoard event files."""
+    require_package("tensorboard", "training.tensorboard")
+    from torch.utils.tensorboard import SummaryWriter
+
     return SummaryWriter(str(folder))
 
 

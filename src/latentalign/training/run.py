@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +196,8 @@ class Run:
 
     def write_card(self, card: dict[str, Any]) -> None:
         """card.json: what a reader must know to trust or repeat the run."""
-        versions = {name: version(name) for name in ("latentalign", "torch", "tokenizers", "sacrebleu")}
+        names = ("latentalign", "torch", "tokenizers", "sacrebleu")
+        versions = {name: version(name) for name in names if find_spec(name)}
         system = {"python": platform.python_version(), "machine": platform.machine()}
         threads = {"threads": torch.get_num_threads()}
         storage.write_json(self.card, {**card, "versions": versions, "system": {**system, **threads}})

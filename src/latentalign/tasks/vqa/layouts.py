@@ -22,6 +22,7 @@ from typing import IO, Any
 import numpy as np
 
 from latentalign.errors import InputError, StorageError
+from latentalign.extras import require_package
 from latentalign.tasks.vqa.features import Regions, grid_boxes, image_id_of
 from latentalign.textfiles import read_lines
 
@@ -239,10 +240,9 @@ def _read_hdf5(source: Path, ids: Path | None = None) -> Iterator[Regions]:
     Boxes in pixels are divided by image_w and image_h; where these are absent, the first four columns of
     spatial_features, which common converters write beside image_bb, are the boxes in [0, 1].
     """
-    try:
-        import h5py
-    except ImportError as error:
-        raise InputError(f"{source}: HDF5 needs the package h5py: pip install h5py") from error
+    require_package("h5py", f"{source} is an HDF5 file")
+    import h5py
+
     _opened(source).close()
     try:
         file = h5py.File(source, "r")
