@@ -37,9 +37,11 @@ def pair(layers, bidirectional):
     return ours, theirs
 
 
+@pytest.mark.parametrize("kernel", ["our loop", "the path of cuDNN"])
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("bidirectional", [True, False])
-def test_stack_equals_torch_on_ragged_sequences(layers, bidirectional):
+def test_stack_equals_torch_on_ragged_sequences(layers, bidirectional, kernel, monkeypatch):
+    monkeypatch.setattr(recurrent, "uses_cudnn", lambda x: kernel != "our loop")
     ours, theirs = pair(layers, bidirectional)
     x = torch.randn(5, 5, 3, dtype=torch.float64, requires_grad=True)
     a = ours(x, MASK)
@@ -50,6 +52,23 @@ def test_stack_equals_torch_on_ragged_sequences(layers, bidirectional):
     torch.testing.assert_close(
         torch.autograd.grad((a * weight).sum(), x)[0], torch.autograd.grad((b * weight).sum(), x)[0]
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_cudnn_layers_have_the_gradients_of_the_loop(dtype, monkeypatch):
+    """The code that runs on CUDA, run here, in training with dropout and under autocast."""
+    stack = LSTMStack(3, 4, 2, dropout=0.5).double()
+    x = torch.randn(5, 5, 3, dtype=torch.float64, requires_grad=True)
+    results = []
+    for cudnn in (False, True):
+        monkeypatch.setattr(recurrent, "uses_cudnn", lambda x, cudnn=cudnn: cudnn)
+        torch.manual_seed(0)
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+            out = stack(x, MASK)
+        results.append([out, *torch.autograd.grad((out**2).sum(), [x, *stack.parameters()])])
+    tolerance = 1e-12 if dtype == torch.float64 else 1e-2
+    for loop, library in zip(*results, strict=True):
+        torch.testing.assert_close(library, loop, atol=tolerance, rtol=tolerance)
 
 
 def test_gradients_of_all_weights_are_right():
@@ -73,7 +92,9 @@ def test_padding_is_zero_and_its_content_never_matters():
     assert (clean[~MASK] == 0).all()
 
 
-def test_sequences_of_no_length_get_zeros_and_no_gradient():
+@pytest.mark.parametrize("cudnn", [False, True])
+def test_sequences_of_no_length_get_zeros_and_no_gradient(cudnn, monkeypatch):
+    monkeypatch.setattr(recurrent, "uses_cudnn", lambda x: cudnn)
     stack = LSTMStack(3, 4, 2).double()
     x = torch.randn(3, 5, 3, dtype=torch.float64, requires_grad=True)
     for lengths in ([3, 0, 5], [0, 0, 0]):

@@ -1,9 +1,10 @@
-"""Sequences without their padding: the first step of all of them, then the second, the longest sequence first."""
+"""Sequences without their padding: the first steps of all sequences, then all second steps, the longest first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -12,22 +13,22 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """Where the N steps that exist of B sequences, S at most of each, stand among (B, S).
+    """The places of N rows in a grid (B, S): one row for each step of B sequences of at most S steps.
 
-    Sequences are sorted by falling length, so that those alive at a step are the first ones of the step before.
+    Sequences are sorted by decreasing length, so those that have a step t + 1 are the first ones of step t.
     """
 
     shape: tuple[int, int]
     order: Int[Tensor, "B"]
     live: list[int]
-    """How many sequences are alive at each step."""
+    """The number of sequences that have each step."""
     step: Int[Tensor, "N"]
     sequence: Int[Tensor, "N"]
-    """Of each row, its step and the place of its sequence in the order."""
+    """Of each row: its step, and the place of its sequence in the order."""
 
     @property
     def first(self) -> int:
-        """How many sequences have a first step."""
+        """The number of sequences that have a first step."""
         return self.live[0] if self.live else 0
 
     @classmethod
@@ -39,34 +40,37 @@ class Packing:
         return cls((mask.shape[0], mask.shape[1]), order, alive.sum(1).tolist(), step, sequence)
 
     def pack(self, value: Float[Tensor, "B S D"]) -> Float[Tensor, "N D"]:
-        return value.flatten(0, 1).index_select(0, self._places())
+        """The rows of a grid, without padding."""
+        return value.flatten(0, 1).index_select(0, self._places)
 
     def unpack(self, value: Float[Tensor, "N D"]) -> Float[Tensor, "B S D"]:
-        """In the order of the sequences as they were; zeros where nothing is."""
-        return spread(value, self._places(), self.shape)
+        """The grid of packed rows, with zeros in padding."""
+        return spread(value, self._places, self.shape)
 
     def by_step(self, value: Float[Tensor, "N D"]) -> Float[Tensor, "S B D"]:
-        """Steps first, sequences in their order by length; zeros where nothing is."""
+        """A grid with steps first and sequences sorted by length, with zeros in padding."""
         batch, steps = self.shape
         return spread(value, self.step * batch + self.sequence, (steps, batch))
 
-    def backwards(self) -> Int[Tensor, "N"]:
-        """Which row to read in place of each so that every sequence is reversed within its length."""
+    @cached_property
+    def reversed_rows(self) -> Int[Tensor, "N"]:
+        """The row to read in place of each one to reverse every sequence within its length."""
         lengths = self.sequence.bincount(minlength=self.shape[0])
         return self._starts()[lengths[self.sequence] - 1 - self.step] + self.sequence
 
     def before(self) -> Int[Tensor, "M"]:
-        """The row of the step before, for every row that has one: all but the `first`."""
+        """The row of the previous step, for every row except the `first` ones."""
         later = slice(self.first, None)
         return self._starts()[self.step[later] - 1] + self.sequence[later]
 
     def walk(self) -> Iterator[tuple[slice, slice | None]]:
-        """The rows of each step, and the rows that these sequences had a step before."""
+        """The rows of each step, and the rows of the same sequences at the previous step."""
         start, before = 0, None
         for n in self.live:
             yield slice(start, start + n), None if before is None else slice(before, before + n)
             start, before = start + n, start
 
+    @cached_property
     def _places(self) -> Int[Tensor, "N"]:
         return self.order[self.sequence] * self.shape[1] + self.step
 
@@ -78,6 +82,6 @@ class Packing:
 def spread(
     value: Float[Tensor, "N D"], place: Int[Tensor, "N"], shape: tuple[int, int]
 ) -> Float[Tensor, "P Q D"]:
-    """Rows at their places of a grid, zeros elsewhere."""
+    """A grid with rows at the given places and zeros elsewhere."""
     grid = value.new_zeros(shape[0] * shape[1], value.shape[1])
     return grid.index_copy(0, place, value).view(*shape, value.shape[1])

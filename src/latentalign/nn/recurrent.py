@@ -1,18 +1,20 @@
 """LSTM layers whose weight gradients are one large product, and which compute nothing for padding.
 
-Backpropagation through a loop of small matrix products forms each weight's gradient in as many small
-products as there are steps. Here the loop keeps what it needs, and the weight gradients are formed after it.
+Autograd through a loop of small matrix products would form each weight's gradient in as many small products as there
+are steps. Here the loop keeps what it needs, and each weight's gradient is one product after it. On a CPU this is
+faster than `torch.nn.LSTM` (`python benchmarks/lstm.py` prints both); on CUDA, cuDNN runs the layers.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -21,7 +23,10 @@ from latentalign.nn.packing import Packing
 
 
 def tanh_(x: Tensor) -> None:
-    """tanh in place, as 2 sigmoid(2x) - 1: half the time on a CPU, but in half precision few digits near zero."""
+    """tanh in place, as 2 sigmoid(2x) - 1, which takes half the time on a CPU.
+
+    In half precision that form has few digits near zero, so tanh itself is used.
+    """
     if x.element_size() < 4:
         x.tanh_()
     else:
@@ -31,7 +36,7 @@ def tanh_(x: Tensor) -> None:
 def cell_forward(gates: Tensor, cell: Tensor, new_cell: Tensor, squashed: Tensor, hidden: Tensor) -> None:
     """One LSTM step from pre-activations (..., 4H) in the order input, forget, output, candidate.
 
-    `gates` is left holding the activations; the new cell, its tanh and the new hidden state are written where told.
+    Overwrites `gates` with the activations and writes the new cell, its tanh and the new hidden state.
     """
     size = cell.shape[-1]
     i, f, o, g = gates.split(size, dim=-1)
@@ -39,16 +44,17 @@ def cell_forward(gates: Tensor, cell: Tensor, new_cell: Tensor, squashed: Tensor
     tanh_(g)
     torch.mul(f, cell, out=new_cell).addcmul_(i, g)
     tanh_(squashed.copy_(new_cell))
-    hidden.copy_(o).mul_(
-        squashed
-    )  # not out=hidden, which a compiled kernel loses where rows are not contiguous
+    # Not out=hidden: a compiled kernel loses it where rows are not contiguous.
+    hidden.copy_(o).mul_(squashed)
 
 
 def cell_backward(
     d_hidden: Tensor, d_cell: Tensor, gates: Tensor, cell: Tensor, squashed: Tensor, d_gates: Tensor
 ) -> None:
-    """From the gradients of new hidden state and cell: those of the pre-activations, written into `d_gates`, and of
-    the previous cell, in the place of `d_cell`."""
+    """The backward pass of `cell_forward`, from the gradients of the new hidden state and the new cell.
+
+    Writes the gradient of the pre-activations into `d_gates` and replaces `d_cell` by that of the previous cell.
+    """
     size = cell.shape[-1]
     i, f, o, g = gates.split(size, dim=-1)
     d_cell += torch.ops.aten.tanh_backward(d_hidden * o, squashed)
@@ -65,7 +71,7 @@ def cell_backward(
 
 @dataclass(frozen=True)
 class Cell:
-    """A step of an LSTM and its backward pass; arguments never share memory."""
+    """One LSTM step and its backward pass. The arguments of a call never share memory."""
 
     forward: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], None] = cell_forward
     backward: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], None] = cell_backward
@@ -73,29 +79,29 @@ class Cell:
 
 @cache
 def compiled_cell() -> Cell:
-    """The same as kernels of `torch.compile`."""
-    from torch._dynamo import config  # loaded when it is wanted: it takes two seconds
+    """The same step as kernels of `torch.compile`."""
+    from torch._dynamo import config  # imported here, because it takes two seconds
 
-    # A kernel each for single rows, first rows, one direction or two: more than are made without being asked.
+    # Single rows, first rows, one direction and two need a kernel each: more than the default limit allows.
     config.recompile_limit = max(64, config.recompile_limit)
     return Cell(torch.compile(cell_forward, dynamic=True), torch.compile(cell_backward, dynamic=True))
 
 
 def compile_cells(model: nn.Module) -> None:
-    """Let every recurrence of a model take its steps in compiled kernels."""
+    """Let every recurrence of a model use compiled steps."""
     for module in model.modules():
         if isinstance(getattr(module, "cell", None), Cell):
             module.cell = compiled_cell()  # type: ignore[assignment]
 
 
 class LSTMLoop(torch.autograd.Function):
-    """The recurrences of R independent layers of one size over the same sequences, packed."""
+    """The recurrences of R independent layers of one size over the same packed sequences."""
 
     @staticmethod
     def forward(
         ctx: Any, gates: Tensor, weight: Tensor, packing: Packing, step: Cell
     ) -> tuple[Tensor, Tensor]:
-        """Hidden states; `gates` comes as what the inputs give and is left as activations, which saves its memory."""
+        """Hidden states. `gates` holds the projected inputs and is overwritten with activations, to save memory."""
         hidden = gates.new_empty(*gates.shape[:2], weight.shape[-1])
         squashed = torch.empty_like(hidden)
         cells: list[Tensor] = []
@@ -135,7 +141,7 @@ class LSTMLoop(torch.autograd.Function):
 def lstm_loop(
     inputs: Float[Tensor, "R N G"], weight: Float[Tensor, "R G H"], packing: Packing, *, cell: Cell
 ) -> Float[Tensor, "R N H"]:
-    """Hidden states of every step, in the weights' precision, whatever comes in; `inputs` are consumed."""
+    """Hidden states of every step, in the weights' precision; overwrites `inputs`."""
     with torch.autocast(inputs.device.type, enabled=False):
         out: Tensor = LSTMLoop.apply(inputs.to(weight.dtype), weight, packing, cell)[0]  # type: ignore[no-untyped-call]
     return out
@@ -151,10 +157,10 @@ class LSTMLayer(nn.Module):
 
 
 class LSTMStack(nn.Module):
-    """Layers of LSTM, one or both directions, with dropout between layers; padding gets zeros.
+    """LSTM layers in one or both directions, with dropout between layers; the output is zero in padding.
 
-    The backward direction reads every sentence reversed within its own length, so that both directions of a layer
-    are one loop of two independent recurrences.
+    The backward direction reads every sequence reversed within its own length, so both directions of a layer are one
+    loop of two independent recurrences.
     """
 
     def __init__(
@@ -171,22 +177,62 @@ class LSTMStack(nn.Module):
 
     def forward(self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S H"]:
         packing = Packing.of(mask)
-        flip = packing.backwards()
+        run = cudnn_layer if uses_cudnn(x) and packing.first else loop_layer
         h = packing.pack(x)
         for layer in range(len(self.forwards)):
             h = h if layer == 0 else self.dropout(h)
             sides = [cast(LSTMLayer, stack[layer]) for stack in (self.forwards, self.backwards) if len(stack)]
-            h = self.layer(h, sides, flip, packing)
+            h = run(h, sides, packing, self.cell)
         return packing.unpack(h)
 
-    def layer(
-        self, h: Float[Tensor, "N D"], sides: list[LSTMLayer], flip: Int[Tensor, "N"], packing: Packing
-    ) -> Float[Tensor, "N H"]:
-        """One layer: input projections of all directions in one product, then their loops in one."""
-        each = torch.stack([h, h.index_select(0, flip)][: len(sides)])
-        weight = torch.stack([side.from_input.weight for side in sides])
-        bias = torch.stack([side.from_input.bias for side in sides])
-        inputs = torch.baddbmm(bias.unsqueeze(1), each, weight.transpose(1, 2))
-        recurrent = torch.stack([side.from_hidden.weight for side in sides])
-        out = lstm_loop(inputs, recurrent, packing, cell=self.cell)
-        return out[0] if len(sides) == 1 else torch.cat([out[0], out[1].index_select(0, flip)], -1)
+
+def loop_layer(
+    h: Float[Tensor, "N D"], sides: list[LSTMLayer], packing: Packing, cell: Cell
+) -> Float[Tensor, "N H"]:
+    """One layer by `LSTMLoop`: the input projections of all directions are one product, their loops are one loop."""
+    flip = packing.reversed_rows
+    each = torch.stack([h, h.index_select(0, flip)][: len(sides)])
+    weight = torch.stack([side.from_input.weight for side in sides])
+    bias = torch.stack([side.from_input.bias for side in sides])
+    inputs = torch.baddbmm(bias.unsqueeze(1), each, weight.transpose(1, 2))
+    recurrent = torch.stack([side.from_hidden.weight for side in sides])
+    out = lstm_loop(inputs, recurrent, packing, cell=cell)
+    return out[0] if len(sides) == 1 else torch.cat([out[0], out[1].index_select(0, flip)], -1)
+
+
+def uses_cudnn(x: Tensor) -> bool:
+    """Whether PyTorch's own LSTM, which is cuDNN's, runs the layers."""
+    return x.is_cuda
+
+
+def cudnn_layer(
+    h: Float[Tensor, "N D"], sides: list[LSTMLayer], packing: Packing, cell: Cell
+) -> Float[Tensor, "N H"]:
+    """The same layer by the kernel of `torch.nn.LSTM`, with the same parameters."""
+    weights: list[Tensor] = []
+    for side in sides:
+        biases = side.from_input.bias, torch.zeros_like(side.from_input.bias)
+        weights += [torch_order(x) for x in (side.from_input.weight, side.from_hidden.weight, *biases)]
+    zeros = h.new_zeros(len(sides), packing.first, side.from_hidden.in_features, dtype=weights[0].dtype)
+    live = torch.tensor([n for n in packing.live if n])
+    with torch.autocast(h.device.type, enabled=False), warnings.catch_warnings():
+        # The kernel copies the reordered weights into one block, and warns that this takes time.
+        warnings.filterwarnings("ignore", "RNN module weights")
+        inputs = h.to(weights[0].dtype)
+        return torch.lstm(
+            inputs,
+            live,
+            (zeros, zeros),
+            weights,
+            has_biases=True,
+            num_layers=1,
+            dropout=0.0,
+            train=torch.is_grad_enabled(),  # cuDNN keeps what its backward pass needs only in training mode
+            bidirectional=len(sides) == 2,
+        )[0]
+
+
+def torch_order(gates: Float[Tensor, "G *n"]) -> Float[Tensor, "G *n"]:
+    """Rows in PyTorch's order: input, forget, candidate, output."""
+    i, f, o, g = gates.chunk(4)
+    return torch.cat([i, f, g, o])
