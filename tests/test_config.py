@@ -190,11 +190,21 @@ def test_shipped_recipes_are_found_by_name_and_see_the_current_folder(tmp_path, 
     (shelf / "tiny.toml").write_text(MINIMAL)
     monkeypatch.setattr(config.resources, "files", lambda package: tmp_path / "package")
     monkeypatch.chdir(tmp_path)
-    assert config.shipped() == ["nmt/tiny"]
+    assert config.shipped_recipes() == ["nmt/tiny"]
     assert load("nmt/tiny", Recipe).data.train.source == tmp_path / "train.de"
     assert "nmt/huge: no such file, and no shipped recipe has that name (nmt/tiny)" in complaint("nmt/huge")
     assert "no such file" in complaint("../recipes/nmt/tiny")
     assert "is a directory" in complaint(tmp_path)
+
+
+def test_a_recipe_is_read_once_and_stays_as_it_was_read(recipe, monkeypatch):
+    opened = []
+    monkeypatch.setattr(config, "read_lines", lambda path: opened.append(path) or iter(MINIMAL.split("\n")))
+    found = config.read_recipe(recipe(MINIMAL))
+    assert found.build(Recipe, ["training.epochs=3", "data.test.source=x"]).training.epochs == 3
+    assert found.build(Recipe).training.epochs == 30
+    assert found.table == {"data": {"train": {"source": "train.de"}}}
+    assert len(opened) == 1
 
 
 any_text = st.text(st.characters(exclude_categories=["Cs"]))

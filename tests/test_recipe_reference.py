@@ -62,14 +62,23 @@ def test_every_key_has_a_type_a_default_and_a_meaning(model):
     assert all(table.meaning for table in recipe_tables(model))
 
 
-@pytest.mark.parametrize("recipe", config.shipped())
+@pytest.mark.parametrize("recipe", config.shipped_recipes())
 def test_every_key_of_a_shipped_recipe_is_listed(recipe):
     model = MODELS[recipe.partition("/")[0]]
     listed = {key.key for key in recipe_keys(model)}
     loaded = config.load(recipe, model)
     options = {f"objective.{name}" for name in loaded.objective.options}
     assert set(leaves(loaded.model_dump(exclude_none=True))) - options <= listed
-    assert set(leaves(config.peek(recipe))) - options - {"task"} <= listed
+    assert set(leaves(config.read_recipe(recipe).table)) - options - {"task"} <= listed
+
+
+@pytest.mark.parametrize("recipe", config.shipped_recipes())
+def test_a_shipped_recipe_is_written_and_read_back_equal(recipe, tmp_path):
+    model = MODELS[recipe.partition("/")[0]]
+    loaded = config.load(recipe, model)
+    path = tmp_path / "config.toml"
+    path.write_text(config.dump(loaded))
+    assert config.load(path, model) == loaded
 
 
 def test_rows_say_what_the_model_says():

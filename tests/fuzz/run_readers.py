@@ -23,7 +23,7 @@ from latentalign.training.run import Run
 
 
 def recipes() -> list[bytes]:
-    shipped = [Path(config.__file__).parent / "recipes" / f"{name}.toml" for name in config.shipped()]
+    shipped = [Path(config.__file__).parent / "recipes" / f"{name}.toml" for name in config.shipped_recipes()]
     nmt = [path.read_bytes() for path in shipped if path.parent.name == "nmt"]
     split = b'source = "a"\ntarget = "b"\n'
     return [

@@ -67,7 +67,7 @@ def test_a_row_with_settings_of_its_own_is_another_row(tmp_path):
 def test_a_setting_younger_than_a_row_was_at_its_default(tmp_path):
     made = plan(tmp_path)
     for key in made.settings(SOFT)["shared"]:
-        recipes.default_of(made.config, key)
+        recipes.default_value(made.config, key)
     finish(made, SOFT, 0)
     path = made.settings_of("soft", 0)
     settings = json.loads(path.read_text())

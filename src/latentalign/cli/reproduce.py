@@ -53,12 +53,12 @@ def command(
 def task_of(task: str | None, data: str | None) -> str:
     """The task that was asked for, or that of the data."""
     from latentalign.cli.tasks import is_vqa
-    from latentalign.config import shipped
+    from latentalign.config import shipped_recipes
 
     if task not in (None, "nmt", "vqa"):
         raise InputError(f"unknown task {task!r}; choose nmt or vqa")
     if data is None or data in ("demo", "scenes"):
         return task or ("vqa" if data == "scenes" else "nmt")
     names = [data] if data.endswith(".toml") or "/" in data else [f"nmt/{data}", f"vqa/{data}"]
-    found = next((name for name in names if name in shipped()), names[0])
+    found = next((name for name in names if name in shipped_recipes()), names[0])
     return task or ("vqa" if is_vqa(found) else "nmt")

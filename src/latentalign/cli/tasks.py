@@ -12,7 +12,7 @@ from latentalign.training.run import Run
 
 def is_vqa(recipe: str | Path) -> bool:
     """Whether a recipe asks questions about pictures: its training split has them."""
-    train = recipes.peek(recipe).get("data", {})
+    train = recipes.read_recipe(recipe).table.get("data", {})
     train = train.get("train", {}) if isinstance(train, dict) else {}
     return isinstance(train, dict) and "questions" in train
 

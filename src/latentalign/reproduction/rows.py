@@ -96,7 +96,7 @@ class Plan:
 
     def settings(self, row: Row) -> dict[str, Any]:
         """What decides a row's figures: what all rows share, and what is this row's own."""
-        shared = recipes.flattened(self.config)
+        shared = recipes.flatten(self.config)
         shared = {name: value for name, value in shared.items() if name not in FREE}
         text = json.dumps(shared).replace(str(self.out), "OUT")  # the folder may be moved
         return {"shared": json.loads(text), "own": [row.objective, *sorted(row.overrides)]}
@@ -209,7 +209,7 @@ def require_same_settings(plan: Plan) -> None:
         known = planned.get((row, int(seed)))
         now = plan.settings(known or Row(row, row))
         for key in now["shared"].keys() - before["shared"].keys():  # it did not exist then
-            before["shared"][key] = recipes.default_of(plan.config, key)
+            before["shared"][key] = recipes.default_value(plan.config, key)
         keys = sorted(before["shared"].keys() | now["shared"].keys())
         changed = [
             f"{key} = {before['shared'].get(key)!r}, now {now['shared'].get(key)!r}"

@@ -259,8 +259,7 @@ def require_same(asked: Recipe, trained: Recipe) -> None:
     if asked.training.learning_rate < trained.training.learning_rate:  # what a diverged training needs
         free = (*free, "learning_rate")
     left, right = (
-        recipes.flattened(c.model_copy(update={"training": strip(c.training, free)}))
-        for c in (asked, trained)
+        recipes.flatten(c.model_copy(update={"training": strip(c.training, free)})) for c in (asked, trained)
     )
     for key in dict.fromkeys([*right, *left]):
         ours, theirs = (json.dumps(side.get(key)) for side in (left, right))

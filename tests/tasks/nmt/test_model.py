@@ -120,7 +120,7 @@ def test_external_q_spreads_over_linked_pieces_and_smooths():
 
 
 def test_every_shipped_recipe_loads(demo_files):
-    names = [n for n in recipes.shipped() if n.startswith("nmt/")]
+    names = [n for n in recipes.shipped_recipes() if n.startswith("nmt/")]
     assert {"nmt/demo", "nmt/multi30k", "nmt/iwslt14", "nmt/wmt17"} <= set(names)
     for name in names:
         recipes.load(name, NMTConfig)
