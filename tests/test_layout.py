@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "textfiles": {"errors", "storage"},
     "search": {"core", "search", "errors"},
     "training": {"core", "nn", "training"} | BASE,
-    "web": {"web", "core", "reproduction", "training"} | BASE,
+    "web": {"web", "core"} | BASE,
     "data": {"data", "errors", "extras", "storage", "textfiles"},
     "reproduction": {"core", "training", "reproduction", "web"} | BASE,
     "tasks/nmt": LIBRARY | BASE | {"tasks/nmt"},

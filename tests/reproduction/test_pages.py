@@ -1,13 +1,22 @@
 """The page stands alone, and in a browser its switches switch."""
 
 import base64
+import json
 import re
 
 import pytest
 
 from latentalign.errors import InputError
-from latentalign.reproduction.tables import Cell, Table
-from latentalign.web.pages import Page, Section, render, require_free
+from latentalign.web.pages import (
+    Cell,
+    Page,
+    Section,
+    Table,
+    alignment_viewer,
+    region_viewer,
+    render,
+    require_free,
+)
 
 
 def matrix(*rows):
@@ -50,21 +59,45 @@ def page():
         "A & B",
         "two rows",
         [Section("Figures <1>", table=table)],
-        alignments,
-        looks={"marginal": [look]},
-        pictures={"5": "data:image/gif;base64,R0lGODlhAQABAAAAACw="},
+        viewers=[
+            alignment_viewer(alignments),
+            region_viewer({"marginal": [look]}, {"5": "data:image/gif;base64,R0lGODlhAQABAAAAACw="}),
+        ],
     )
 
 
 def test_the_page_is_one_file_without_addresses_and_hostile_words_stay_words(page):
-    page.alignments["soft"][0]["source"][0] = "</script><script>alert(1)</script>"
+    page.viewers[0].data["soft"][0]["source"][0] = "</script><script>alert(1)</script>"
+    page.viewers[0].data["soft"][0]["target"][0] = "<!-- <script>\u2028"
+    page.viewers[1].data["models"]["marginal"][0]["question"] = "' onload='alert(2)"
     text = render(page)
     assert "alert(1)</script>" not in text
+    assert "<!--" not in text
+    assert "' onload" not in text
     assert not re.search(r"""(src|href)=["'](?!#)""", text)
     assert "http://" not in text
     assert "https://" not in text
     assert "A &amp; B" in text
     assert "{{" not in text
+    assert "{%" not in text
+
+
+def test_a_page_links_to_every_part_and_holds_every_table(page):
+    text = render(page)
+    for anchor in ("alignments", "where-it-looks", "figures-1"):
+        assert f'<a href="#{anchor}">' in text
+        assert f'<section id="{anchor}">' in text
+    assert '<td data-value="10.0">10.0</td>' in text
+    assert "Figures &lt;1&gt;" in text
+    data = re.search(r'<script type="application/json" id="alignment-data">(.*?)</script>', text, re.S)[1]
+    assert list(json.loads(data)) == ["soft", "variational-sample"]  # in the order of the rows
+
+
+def test_verdicts_on_claims_are_marked():
+    rows = [[Cell("a"), Cell("seen")], [Cell("b"), Cell("not seen")], [Cell("c"), Cell("undecided")]]
+    text = render(Page("t", "s", [Section("Claims", table=Table("Claims", "n", ["claim", "here"], rows))]))
+    for mark, word in (("good", "seen"), ("bad", "not seen"), ("open", "undecided")):
+        assert f'<span class="{mark}">{word}</span>' in text
 
 
 def test_a_page_is_not_replaced_unasked(tmp_path):

@@ -25,7 +25,7 @@ def command(
 ) -> None:
     """Bound gaps, bias and variance of every estimator's gradient, and Proposition 1's bound: a page and JSON."""
     from latentalign.cli.tasks import is_vqa_run
-    from latentalign.reproduction.diagnosis import page
+    from latentalign.reproduction.diagnosis_page import diagnosis_page
     from latentalign.storage import write_json
     from latentalign.web.pages import write_page
 
@@ -43,7 +43,7 @@ def command(
     folder = out or run / "diagnose"
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "diagnose.json", found)
-    write_page(folder / "diagnose.html", page(f"{found['objective']}: {run.name}", found))
+    write_page(folder / "diagnose.html", diagnosis_page(f"{found['objective']}: {run.name}", found))
     if as_json:
         print(json.dumps(found))
     warn(f"written: {folder / 'diagnose.html'}")

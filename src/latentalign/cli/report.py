@@ -23,6 +23,7 @@ def command(
 ) -> None:
     """One page without network: figures of the runs, their training curves, and alignments to look at."""
     from latentalign.cli.tasks import is_vqa_run
+    from latentalign.reproduction.pages import runs_page
     from latentalign.web.pages import require_free, write_page
 
     require_free(out, overwrite=overwrite)
@@ -30,8 +31,11 @@ def command(
     if len(kinds) > 1:
         raise InputError("translation and question answering do not fit one page; make one for each")
     if kinds == {True}:
-        from latentalign.tasks.vqa.report import page_of_runs
+        from latentalign.tasks.vqa.experiment import EXPERIMENT
+        from latentalign.tasks.vqa.report import evaluate_run
     else:
-        from latentalign.tasks.nmt.report import page_of_runs
-    write_page(out, page_of_runs(runs, split, sentences=sentences, device=device))
+        from latentalign.tasks.nmt.experiment import EXPERIMENT
+        from latentalign.tasks.nmt.report import evaluate_run
+    evaluated = [evaluate_run(run, split, sentences=sentences, device=device) for run in runs]
+    write_page(out, runs_page(EXPERIMENT, evaluated, split))
     warn(f"written: {out}")

@@ -30,22 +30,19 @@ def command(
     override: Annotated[list[str] | None, typer.Option("--set", help="table.key=value, repeatable")] = None,
 ) -> None:
     """Train rows of the paper's tables, evaluate them alike, and write tables, figures and a page."""
-    chosen = {"seeds": seeds, "out": out, "overrides": override or [], "jobs": jobs, "budget": budget}
-    names = rows.split(",") if rows else None
+    from latentalign.reproduction.plan import make_plan
+    from latentalign.reproduction.run import reproduce
+    from latentalign.reproduction.terminal import show_results
+
     if task_of(task, data) == "vqa":
-        from latentalign.tasks.vqa import reproduce as vqa
-
-        if ablations:
-            raise InputError("--ablations are of translation")
-        plan = vqa.plan_for(data or "scenes", names, **chosen)
-        results, failures = vqa.reproduce(plan)
-        vqa.show(plan, results)
+        from latentalign.tasks.vqa.experiment import EXPERIMENT
     else:
-        from latentalign.tasks.nmt import reproduce as nmt
-
-        plan = nmt.plan_for(data or "demo", names, **chosen, ablations=ablations)
-        results, failures = nmt.reproduce(plan, ablations=ablations)
-        nmt.show(plan, results)
+        from latentalign.tasks.nmt.experiment import EXPERIMENT
+    names = rows.split(",") if rows else None
+    chosen = {"seeds": seeds, "out": out, "overrides": override or [], "jobs": jobs, "budget": budget}
+    plan = make_plan(EXPERIMENT, data, names, **chosen, ablations=ablations)
+    results, failures = reproduce(plan)
+    show_results(plan, results)
     if failures:
         raise typer.Exit(failures[0].code)
 

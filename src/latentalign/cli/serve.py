@@ -43,4 +43,4 @@ def command(
         if features or images:
             raise InputError("--features and --images are of question answering; this run translates")
         app = served(Trained.load(run, device=device), title)
-    listen(app, host, port, tell=warn)
+    listen(app, host, port, announce=warn)

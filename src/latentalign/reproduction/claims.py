@@ -1,90 +1,175 @@
-"""Orderings that the paper claims: seen in these results or not, and on what evidence."""
+"""Orderings that the paper claims: whether these results show them, and the evidence."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
-from sacrebleu.metrics import BLEU
+from numpy.typing import NDArray
 
-from latentalign.reproduction.paper import Claim
-from latentalign.reproduction.rows import by_row
+from latentalign.reproduction.results import Result, by_row
 
 RESAMPLINGS = 1000
 LEVEL = 0.95
-FEWEST = 30
-"""Examples below which an interval decides nothing."""
-Details = Callable[[str, int], Path]
+FEWEST_EXAMPLES = 30
+"""With fewer examples, an interval decides nothing."""
+DetailsFile = Callable[[str, int], Path]
+"""The file with the details of a row and a seed."""
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An ordering of two measurements: the first is better than the second."""
+
+    text: str
+    figure: str
+    better: str
+    worse: str
+    other: str | None = None
+    """The figure of the second measurement, where it differs from the first's."""
+    higher_is_better: bool = False
+    """Whether a higher figure is better, as for BLEU and accuracy. Such figures are in points, the others in nats."""
+    lower_scores_win: bool = False
+    """Whether an example's score is better when it is lower, as for entropies. Likelihoods are scored as log f."""
+
+
+def claim_orderings(
+    figure: str,
+    phrase: str,
+    *pairs: tuple[str, str],
+    higher_is_better: bool = False,
+    lower_scores_win: bool = False,
+) -> list[Claim]:
+    """Claims that the first row of each pair has a better figure than the second."""
+    return [
+        Claim(
+            f"{better} has {phrase} than {worse}",
+            figure,
+            better,
+            worse,
+            higher_is_better=higher_is_better,
+            lower_scores_win=lower_scores_win,
+        )
+        for better, worse in pairs
+    ]
+
+
+@dataclass(frozen=True)
+class CorpusScore:
+    """A figure of a whole corpus that follows from summed statistics of its examples, e.g. BLEU."""
+
+    statistics: str
+    """The key of the details that holds the statistics of every example."""
+    score: Callable[[Array], float]
+    """The figure of summed statistics."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """How much the first is ahead, the interval of resamplings, and how many examples they drew from."""
+    """The lead of the first measurement, the interval of its resamplings, and the number of examples drawn from."""
 
     lead: float
     interval: tuple[float, float]
     examples: int
 
 
-def judge(
-    claims: Sequence[Claim], results: Sequence[dict[str, Any]], details: Details
-) -> list[dict[str, Any]]:
-    """Every claim whose rows were trained, with a verdict: seen, not seen or undecided."""
+@dataclass(frozen=True)
+class ClaimVerdict:
+    """A claim, both figures, and whether the first leads: seen, not seen or undecided."""
+
+    claim: str
+    better: float
+    worse: float
+    lead: float | None
+    interval: tuple[float, float] | None
+    unit: str
+    examples: int | None
+    seeds: list[int]
+    verdict: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def judge_claims(
+    claims: Sequence[Claim],
+    results: Sequence[Result],
+    details_file: DetailsFile,
+    *,
+    corpus_scores: Mapping[str, CorpusScore] | None = None,
+) -> list[ClaimVerdict]:
+    """A verdict on every claim whose rows were trained."""
     rows = by_row(results)
-    found = []
+    verdicts = []
     for claim in claims:
         if claim.better not in rows or claim.worse not in rows:
             continue
         first = [r.get(claim.figure) for r in rows[claim.better]]
         second = [r.get(claim.other or claim.figure) for r in rows[claim.worse]]
-        if None in first or None in second:
-            continue
-        evidence = resampled(claim, rows, details)
-        if evidence is None:
-            seen, reverse = every_seed(claim, first, second)
-        else:
-            enough = evidence.examples >= FEWEST
-            seen, reverse = enough and evidence.interval[0] > 0, enough and evidence.interval[1] < 0
-        found.append(
-            {
-                "claim": claim.text,
-                "better": fmean(first),
-                "worse": fmean(second),
-                "lead": evidence.lead if evidence else None,
-                "interval": evidence.interval if evidence else None,
-                "unit": "points" if claim.higher_is_better else "nats",
-                "examples": evidence.examples if evidence else None,
-                "seeds": [len(first), len(second)],
-                "verdict": "seen" if seen else "not seen" if reverse else "undecided",
-            }
-        )
-    return found
+        if None not in first and None not in second:
+            evidence = resample(claim, rows, details_file, corpus_scores=corpus_scores or {})
+            verdicts.append(judge(claim, first, second, evidence=evidence))
+    return verdicts
 
 
-def every_seed(claim: Claim, first: Sequence[float], second: Sequence[float]) -> tuple[bool, bool]:
+def judge(
+    claim: Claim, first: Sequence[Any], second: Sequence[Any], *, evidence: Evidence | None
+) -> ClaimVerdict:
+    """The verdict on one claim, from the interval of its lead or, without one, from the seeds."""
+    if evidence is None:
+        seen, reverse = compare_seeds(claim, first, second)
+    else:
+        enough = evidence.examples >= FEWEST_EXAMPLES
+        seen, reverse = enough and evidence.interval[0] > 0, enough and evidence.interval[1] < 0
+    return ClaimVerdict(
+        claim=claim.text,
+        better=fmean(first),
+        worse=fmean(second),
+        lead=evidence.lead if evidence else None,
+        interval=evidence.interval if evidence else None,
+        unit="points" if claim.higher_is_better else "nats",
+        examples=evidence.examples if evidence else None,
+        seeds=[len(first), len(second)],
+        verdict="seen" if seen else "not seen" if reverse else "undecided",
+    )
+
+
+def compare_seeds(claim: Claim, first: Sequence[float], second: Sequence[float]) -> tuple[bool, bool]:
     """Whether all seeds agree with a claim, and whether all contradict it."""
     sign = 1 if claim.higher_is_better else -1
-    same = claim.better == claim.worse  # one row measured in two ways: seed by seed
+    same = claim.better == claim.worse  # one row measured in two ways: compare seed by seed
     pairs = [*zip(first, second, strict=True)] if same else [(a, b) for a in first for b in second]
     return all(sign * a > sign * b for a, b in pairs), all(sign * a < sign * b for a, b in pairs)
 
 
-def resampled(claim: Claim, rows: dict[str, list[dict[str, Any]]], details: Details) -> Evidence | None:
-    """A bootstrap over test examples and seeds; None where there are no scores of examples.
+def resample(
+    claim: Claim,
+    rows: Mapping[str, Sequence[Result]],
+    details_file: DetailsFile,
+    *,
+    corpus_scores: Mapping[str, CorpusScore],
+) -> Evidence | None:
+    """A bootstrap over test examples and seeds; None when the details hold no scores of examples.
 
-    Perplexities, likelihoods and entropies in nats, BLEU and accuracy in points. Questions about one picture are
-    drawn together.
+    Perplexities, likelihoods and entropies are in nats, corpus scores and accuracy in points. Examples of one group,
+    e.g. questions about one picture, are drawn together.
     """
-    sides = [[read(details(r["row"], r["seed"])) for r in rows[name]] for name in (claim.better, claim.worse)]
+    sides = [
+        [read_details(details_file(r["row"], r["seed"])) for r in rows[name]]
+        for name in (claim.better, claim.worse)
+    ]
     if not all(sides[0]) or not all(sides[1]):
         return None
-    if claim.figure == "bleu":
-        return bleu_evidence(*([d["bleu_statistics"] for d in side] for side in sides))
+    if claim.figure in corpus_scores:
+        corpus_score = corpus_scores[claim.figure]
+        statistics = [[details[corpus_score.statistics] for details in side] for side in sides]
+        return corpus_evidence(*statistics, score=corpus_score.score)
     figures = (claim.figure, claim.other or claim.figure)
     scores = [[d["scores"].get(f) for d in side] for f, side in zip(figures, sides, strict=True)]
     if any(values is None for side in scores for values in side):
@@ -93,28 +178,29 @@ def resampled(claim: Claim, rows: dict[str, list[dict[str, Any]]], details: Deta
     weights = np.asarray(sides[0][0].get("tokens") or np.ones(first.shape[1]))
     groups = sides[0][0].get("groups", {}).get(claim.figure)
     if groups is not None:
-        first, second, weights = (summed(x, groups) for x in (first, second, weights))
-    sign = -1 if claim.figure.startswith("entropy") else 1
+        first, second, weights = (sum_groups(x, groups) for x in (first, second, weights))
+    sign = -1 if claim.lower_scores_win else 1
     return ratio_evidence(sign * first, sign * second, weights, paired=claim.better == claim.worse)
 
 
-def read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
-    return found
+def read_details(path: Path) -> dict[str, Any]:
+    """The details of a row; empty when there are none."""
+    details: dict[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
+    return details
 
 
-def summed(values: np.ndarray, groups: Sequence[int]) -> np.ndarray:
+def sum_groups(values: Array, groups: Sequence[int]) -> Array:
     """Sums of the last axis over examples of the same group."""
     _, places = np.unique(np.asarray(groups), return_inverse=True)
     flat = np.atleast_2d(values)
-    found = np.stack([np.bincount(places, weights=row) for row in flat])
-    return found if values.ndim > 1 else found[0]
+    sums = np.stack([np.bincount(places, weights=row) for row in flat])
+    return sums if values.ndim > 1 else np.asarray(sums[0])
 
 
-def resamplings(
+def draw_resamplings(
     seeds: Sequence[int], examples: int, *, paired: bool, seed: int
-) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-    """Examples and, for both sides, seeds, drawn with replacement; a pair of measurements of one run stays one."""
+) -> Iterator[tuple[Array, list[Array]]]:
+    """Examples and, for both sides, seeds, drawn with replacement. Two measurements of one run share their seeds."""
     generator = np.random.default_rng(seed)
     for _ in range(RESAMPLINGS):
         chosen = generator.integers(examples, size=examples)
@@ -122,48 +208,38 @@ def resamplings(
         yield chosen, [drawn[0], drawn[0]] if paired else drawn
 
 
-def between(leads: Sequence[float]) -> tuple[float, float]:
-    """A percentile interval."""
+def percentile_interval(leads: Sequence[float]) -> tuple[float, float]:
+    """The central interval that contains LEVEL of the leads."""
     low, high = np.quantile(leads, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
     return low, high
 
 
 def ratio_evidence(
-    first: np.ndarray, second: np.ndarray, weights: np.ndarray, *, paired: bool = False, seed: int = 0
+    first: Array, second: Array, weights: Array, *, paired: bool = False, seed: int = 0
 ) -> Evidence:
-    """The weighted mean of first - second, (seeds, examples) each."""
+    """The weighted mean of first - second, each of shape (seeds, examples)."""
     sides, n = (first, second), first.shape[1]
     leads = []
-    for chosen, seeds in resamplings([len(x) for x in sides], n, paired=paired, seed=seed):
+    for chosen, seeds in draw_resamplings([len(x) for x in sides], n, paired=paired, seed=seed):
         a, b = (x[k][:, chosen].mean(0).sum() for x, k in zip(sides, seeds, strict=True))
         leads.append((a - b) / weights[chosen].sum())
     lead = float((first.mean(0).sum() - second.mean(0).sum()) / weights.sum())
-    return Evidence(lead, between(leads), n)
+    return Evidence(lead, percentile_interval(leads), n)
 
 
-def bleu_evidence(
-    first: Sequence[Sequence[Sequence[int]]], second: Sequence[Sequence[Sequence[int]]], *, seed: int = 0
+def corpus_evidence(
+    first: Sequence[Any], second: Sequence[Any], *, score: Callable[[Array], float], seed: int = 0
 ) -> Evidence:
-    """The mean BLEU of the first's seeds less that of the second's."""
+    """The mean corpus score of the first's seeds minus that of the second's; statistics by seed and example."""
     sides = [np.asarray(side) for side in (first, second)]
     n = sides[0].shape[1]
 
-    def lead(chosen: np.ndarray, seeds: Sequence[np.ndarray]) -> float:
+    def lead(chosen: Array, seeds: Sequence[Array]) -> float:
         a, b = (
-            fmean(corpus_bleu(side[k][chosen].sum(0)) for k in ks)
-            for side, ks in zip(sides, seeds, strict=True)
+            fmean(score(side[k][chosen].sum(0)) for k in ks) for side, ks in zip(sides, seeds, strict=True)
         )
         return a - b
 
-    drawn = resamplings([len(side) for side in sides], n, paired=False, seed=seed)
+    resamplings = draw_resamplings([len(side) for side in sides], n, paired=False, seed=seed)
     whole = lead(np.arange(n), [np.arange(len(side)) for side in sides])
-    return Evidence(whole, between([lead(*one) for one in drawn]), n)
-
-
-def corpus_bleu(statistics: np.ndarray) -> float:
-    """BLEU of summed sentence statistics: lengths of output and reference, matches and counts of n-grams."""
-    hypothesis, reference, *counts = (int(x) for x in statistics)
-    found = BLEU.compute_bleu(
-        correct=counts[:4], total=counts[4:], sys_len=hypothesis, ref_len=reference, smooth_method="exp"
-    )
-    return float(found.score)
+    return Evidence(whole, percentile_interval([lead(*one) for one in resamplings]), n)

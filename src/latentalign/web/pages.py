@@ -1,55 +1,111 @@
-"""report.html: one file that needs nothing else, with tables to sort, figures, and alignments to look at."""
+"""Pages: one file each that needs no network, with sortable tables, figures, and examples to look at."""
 
 from __future__ import annotations
 
-import html
-import json
 import re
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from latentalign.errors import InputError
-from latentalign.reproduction.curves import svg
-from latentalign.reproduction.tables import Cell, Table
-from latentalign.storage import write_bytes
+from latentalign.storage import write_text
+
+VERDICT_CLASSES = {"seen": "good", "not seen": "bad", "undecided": "open"}
+"""Style classes of cells that hold a verdict on a claim."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The text of a table's cell, and the number it is sorted by."""
+
+    text: str
+    value: float | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, an explanation, headings and rows of cells. The first cell of a row is its name."""
+
+    title: str
+    note: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: a table, or a picture (SVG)."""
+    """A part of a page: a table or a picture."""
 
     title: str
     table: Table | None = None
-    picture: str | None = None
+    picture: Markup | None = None
+    """An SVG element."""
+
+
+@dataclass(frozen=True)
+class Viewer:
+    """An interactive part of a page: a template, a script, and the data that the script shows."""
+
+    title: str
+    template: str
+    script: str
+    data_id: str
+    """The id of the element that holds the data as JSON."""
+    data: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Page:
-    """All that a page shows."""
+    """Everything that a page shows."""
 
     title: str
     summary: str
-    sections: Sequence[Section]
-    alignments: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    """Alignments of the same sentences by row."""
-    looks: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    """Questions about pictures by row: regions, their probabilities, and what would be said of each."""
-    pictures: Mapping[str, str] = field(default_factory=dict)
-    """Pictures by their ids, as addresses that hold their own data."""
+    sections: Sequence[Section] = ()
+    viewers: Sequence[Viewer] = ()
     form: str = ""
-    """An asset that asks a server, whose answers fill the viewers: a page that is served, not kept."""
+    """The template of a form that asks a server, whose replies fill the viewers. Such a page must be served."""
 
     @property
-    def shows_looks(self) -> bool:
-        """Whether there is a viewer of pictures."""
-        return bool(self.looks and (self.pictures or self.form))
+    def parts(self) -> list[Viewer | Section]:
+        """Everything that has a title, in order."""
+        return [*self.viewers, *self.sections]
+
+
+def alignment_viewer(models: Mapping[str, Sequence[Mapping[str, Any]]]) -> Viewer:
+    """Alignment matrices of the same sentences by model.
+
+    A record has `sentence`, `source`, `target` and `matrices`: `prior`, `inferred` and `posterior` as rows of numbers
+    or as bytes in base64. Gold links (`sure`, `possible`) and matrices of subwords are optional.
+    """
+    return Viewer(
+        "Alignments",
+        "alignment_viewer.html",
+        "scripts/alignment_viewer.js",
+        data_id="alignment-data",
+        data=models,
+    )
+
+
+def region_viewer(models: Mapping[str, Sequence[Mapping[str, Any]]], pictures: Mapping[str, str]) -> Viewer:
+    """Questions about pictures by model: regions, their probabilities, and the answers that each would give.
+
+    `pictures` maps image ids to addresses; a page that needs no network uses `data:` addresses.
+    """
+    return Viewer(
+        "Where it looks",
+        "region_viewer.html",
+        "scripts/region_viewer.js",
+        data_id="region-data",
+        data={"models": models, "pictures": pictures},
+    )
 
 
 def table_sections(tables: Sequence[Table]) -> list[Section]:
@@ -57,102 +113,48 @@ def table_sections(tables: Sequence[Table]) -> list[Section]:
     return [Section(table.title, table=table) for table in tables]
 
 
-def free_name(wanted: str, folder: Path, taken: Container[str]) -> str:
-    """A name for a run among others: its objective, with as much of its path as tells it apart."""
-    parts = [part for part in folder.absolute().parts if part != "/"]
-    names = [wanted, *(f"{wanted} ({'/'.join(parts[-n:])})" for n in range(1, len(parts) + 1))]
-    names += [f"{wanted} {n}" for n in range(2, 1000)]  # the same run twice
-    return next(name for name in names if name not in taken)
-
-
-def picture_sections(figures: Mapping[str, Figure]) -> list[Section]:
-    """A section for each figure."""
-    return [Section(title, picture=svg(figure)) for title, figure in figures.items()]
-
-
 def write_page(path: Path, page: Page) -> None:
-    """Replace a file by the page."""
-    write_bytes(path, render(page).encode())
+    """Write a page, or replace it."""
+    write_text(path, render(page))
 
 
 def render(page: Page) -> str:
-    """The page as text."""
-    parts = {
-        "title": html.escape(page.title),
-        "summary": html.escape(page.summary),
-        "made": f"latentalign {version('latentalign')}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        "style": asset("report.css"),
-        "script": asset("report.js") + (asset("serve.js") if page.form else ""),
-        "contents": contents(page),
-        "viewer": (asset(page.form) if page.form else "")
-        + (asset("viewer.html") if page.alignments else "")
-        + (asset("looks.html") if page.shows_looks else ""),
-        "sections": "\n".join(section(s) for s in page.sections),
-        "data": embedded(page.alignments),
-        "looks": embedded({"models": page.looks, "pictures": page.pictures} if page.shows_looks else {}),
+    """The page as HTML. Text is escaped, and data cannot end the script element that holds it."""
+    now = datetime.now(UTC)
+    return environment().get_template("page.html").render(page=page, time=f"{now:%Y-%m-%d %H:%M}")
+
+
+@cache
+def environment() -> Environment:
+    """The templates, with everything they need besides a page."""
+    made = Environment(
+        loader=PackageLoader("latentalign.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.policies["json.dumps_kwargs"] = {"ensure_ascii": False}  # keep the order of the rows
+    made.filters["anchor"] = anchor
+    made.globals |= {
+        "resource": resource,
+        "version": version("latentalign"),
+        "verdict_classes": VERDICT_CLASSES,
     }
-    # One pass: what is put in is never looked at again.
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], asset("report.html"))
+    return made
 
 
-def asset(name: str) -> str:
-    return (files("latentalign.web") / "assets" / name).read_text(encoding="utf-8")
+def resource(name: str) -> Markup:
+    """A style sheet or a script of this package."""
+    return Markup((files("latentalign.web") / name).read_text(encoding="utf-8"))
 
 
 def anchor(title: str) -> str:
-    """A title as an address within the page."""
+    """A title as the address of its section within the page."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
-def contents(page: Page) -> str:
-    """Links to all sections; a page that is served has one or two."""
-    if page.form:
-        return ""
-    first = [*(["Alignments"] if page.alignments else []), *(["Where it looks"] if page.shows_looks else [])]
-    titles = [*first, *(s.title for s in page.sections)]
-    links = "".join(f'<li><a href="#{anchor(t)}">{html.escape(t)}</a></li>' for t in titles)
-    return f'<nav aria-label="Contents"><ul>{links}</ul></nav>'
-
-
-def section(part: Section) -> str:
-    """A table or a picture under its heading."""
-    body = ""
-    if part.table is not None:
-        body = f"<p>{html.escape(part.table.note)}</p>{sortable(part.table)}"
-    if part.picture is not None:
-        title = html.escape(part.title)
-        body = f'<div class="picture" tabindex="0" role="img" aria-label="{title}">{part.picture}</div>'
-    return f'<section id="{anchor(part.title)}"><h2>{html.escape(part.title)}</h2>{body}</section>'
-
-
-def sortable(table: Table) -> str:
-    """A table whose headings are buttons."""
-    heads = "".join(
-        f'<th scope="col" aria-sort="none"><button type="button">{html.escape(h)}</button></th>'
-        for h in table.headings
-    )
-    rows = "".join(f"<tr>{''.join(map(table_cell, range(len(row)), row))}</tr>" for row in table.rows)
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{html.escape(table.title)}">'
-        f'<table class="sortable"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
-    )
-
-
-def table_cell(number: int, cell: Cell) -> str:
-    text = html.escape(cell.text)
-    if number == 0:
-        return f'<th scope="row">{text}</th>'
-    value = "" if cell.value is None else f' data-value="{cell.value!r}"'
-    mark = {"seen": "good", "not seen": "bad", "undecided": "open"}.get(cell.text)
-    return f'<td{value}><span class="{mark}">{text}</span></td>' if mark else f"<td{value}>{text}</td>"
-
-
-def embedded(data: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
-    return json.dumps(data, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
-
-
 def require_free(path: Path, *, overwrite: bool) -> None:
-    """Raise when a page would replace a file unasked."""
+    """Raise when a page would replace a file without permission."""
     if path.exists() and not overwrite:
         raise InputError(f"{path} exists; add --overwrite to replace it")

@@ -8,7 +8,7 @@ import torch
 
 from latentalign import OBJECTIVES
 from latentalign.errors import InputError
-from latentalign.reproduction.diagnosis import gradient, gradients, held
+from latentalign.reproduction.diagnosis import gradient, gradients, with_fixed_q
 from latentalign.tasks.nmt.align import encode_pairs, in_order
 from latentalign.tasks.nmt.data import build_cache
 from latentalign.tasks.nmt.decode import pair_batch
@@ -126,7 +126,7 @@ def test_a_missing_split_is_named(trained):
 def test_what_q_learns_by_its_own_rule_is_no_bias_of_the_models_gradient(trained):
     model = trained.model
     batch = pair_batch([[5, 6, 7], [8, 9]], [[5, 6], [7]])
-    free, fixed = model.latent(batch), held(model.latent(batch))
+    free, fixed = model.latent(batch), with_fixed_q(model.latent(batch))
     assert free.inferred.log_probs.requires_grad
     assert not fixed.inferred.log_probs.requires_grad
     assert fixed.prior.log_probs.requires_grad
@@ -135,7 +135,7 @@ def test_what_q_learns_by_its_own_rule_is_no_bias_of_the_models_gradient(trained
     embeddings = [p for name, p in model.named_parameters() if "embed" in name]
     truth = gradient(OBJECTIVES["marginal"](), lambda: model.latent(batch), embeddings)
     torch.manual_seed(0)
-    near = gradient(OBJECTIVES["rws"](n=1000), lambda: held(model.latent(batch)), embeddings)
+    near = gradient(OBJECTIVES["rws"](n=1000), lambda: with_fixed_q(model.latent(batch)), embeddings)
     far = gradient(OBJECTIVES["rws"](n=1000), lambda: model.latent(batch), embeddings)
     assert (near - truth).norm() < 0.05 * truth.norm()
     assert (far - truth).norm() > 2 * (near - truth).norm()

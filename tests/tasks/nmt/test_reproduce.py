@@ -12,7 +12,9 @@ import pytest
 
 from latentalign.errors import InputError
 from latentalign.reproduction import rows as rows_module
-from latentalign.tasks.nmt.reproduce import ABLATIONS, ROWS, plan_for
+from latentalign.reproduction import warm_starts as warm_starts_module
+from latentalign.reproduction.plan import make_plan
+from latentalign.tasks.nmt.experiment import ABLATIONS, EXPERIMENT
 from latentalign.tasks.nmt.task import NMTConfig, train
 from latentalign.training.run import Run
 from support.nmt import SIZES, data_overrides, tiny
@@ -75,10 +77,10 @@ def test_killed_in_the_middle_of_a_row_it_ends_as_undisturbed(demo_files, tmp_pa
 def test_rows_and_ablations_are_known_by_name_and_their_settings_exist():
     import latentalign.config as recipes
 
-    for row in (*ROWS, *ABLATIONS):
+    for row in (*EXPERIMENT.known_rows, *ABLATIONS):
         recipes.load("nmt/demo", NMTConfig, [f"objective.name={row.objective}", *row.overrides])
     with pytest.raises(InputError, match="unknown row"):
-        plan_for("nmt/demo", ["sotf"], seeds=1, out="out")
+        make_plan(EXPERIMENT, "nmt/demo", ["sotf"], out="out")
 
 
 def test_what_rows_train_first_is_trained_once_and_as_each_would_have_trained_it(
@@ -86,12 +88,16 @@ def test_what_rows_train_first_is_trained_once_and_as_each_would_have_trained_it
 ):
     settings = [*data_overrides(demo_files), *SIZES, "training.max_steps=6", "training.warm_start_epochs=1",
                 "training.decay_always=1", "search.beam=1"]  # fmt: skip
-    asked, child = [], rows_module.child
-    monkeypatch.setattr(
-        rows_module, "child", lambda command, *rest: asked.append(command) or child(command, *rest)
-    )
+    asked, run_command = [], rows_module.run_command
+
+    def run_and_note(command, *rest):
+        asked.append(command)
+        return run_command(command, *rest)
+
+    for module in (rows_module, warm_starts_module):
+        monkeypatch.setattr(module, "run_command", run_and_note)
     rows = ["soft", "hard-sample", "gumbel", "relaxed"]
-    plan = plan_for("nmt/demo", rows, seeds=1, out=tmp_path / "out", overrides=settings, jobs=2)
+    plan = make_plan(EXPERIMENT, "nmt/demo", rows, out=tmp_path / "out", overrides=settings, jobs=2)
     results, failures = rows_module.train_rows(plan)
     assert not failures
     warm = [c for c in asked if c[0] == "train" and "warm-starts" in c[1]]
@@ -107,7 +113,7 @@ def test_what_rows_train_first_is_trained_once_and_as_each_would_have_trained_it
     assert "decay_always" not in (shared / "warm-start" / "config.toml").read_text()
     again, _ = rows_module.train_rows(plan)
     assert again == results
-    (plan.finished("gumbel", 0)).unlink()
+    plan.result_file("gumbel", 0).unlink()
     (tmp_path / "out" / "runs" / "gumbel-0").rename(tmp_path / "away")
     once_more, _ = rows_module.train_rows(plan)  # from what the rows have in common, which is finished
     assert [{k: v for k, v in r.items() if k not in TIMES} for r in once_more] == [

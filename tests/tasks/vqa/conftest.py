@@ -8,7 +8,7 @@ import pytest
 
 from latentalign import config as recipes
 from latentalign.data import scenes
-from latentalign.tasks.vqa.reproduce import generated
+from latentalign.tasks.vqa.experiment import scenes_settings
 from latentalign.tasks.vqa.task import Trained, VQAConfig, train
 from latentalign.training.run import Run
 
@@ -40,7 +40,7 @@ def sizes() -> list[str]:
 @pytest.fixture(scope="session")
 def tiny(pictures):
     def make(objective: str, *more: str) -> VQAConfig:
-        settings = [*generated(pictures), *SIZES, f"objective.name={objective}", *more]
+        settings = [*scenes_settings(pictures), *SIZES, f"objective.name={objective}", *more]
         return recipes.load("vqa/scenes", VQAConfig, settings)
 
     return make

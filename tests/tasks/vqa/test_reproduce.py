@@ -6,17 +6,20 @@ import pytest
 
 from latentalign.cli.reproduce import task_of
 from latentalign.errors import InputError
-from latentalign.tasks.vqa.reproduce import generated, plan_for, reproduce, show
+from latentalign.reproduction.plan import make_plan
+from latentalign.reproduction.run import reproduce
+from latentalign.reproduction.terminal import show_results
+from latentalign.tasks.vqa.experiment import EXPERIMENT, scenes_settings
 
 
 @pytest.mark.slow
 def test_rows_tables_and_a_page(pictures, sizes, tmp_path, capsys):
-    settings = [*generated(pictures), *sizes]
+    settings = [*scenes_settings(pictures), *sizes]
     rows = ["variational-enum"]
-    plan = plan_for("vqa/scenes", rows, seeds=1, out=tmp_path, overrides=settings)
+    plan = make_plan(EXPERIMENT, "vqa/scenes", rows, out=tmp_path, overrides=settings)
     results, failures = reproduce(plan)
     assert failures == []
-    show(plan, results)
+    show_results(plan, results)
     (record,) = json.loads((tmp_path / "results.json").read_text())
     for name in (
         "objective", "seed", "nll_exact", "nll_soft", "nll_kmax5", "accuracy", "accuracy_official", "entropy_prior",

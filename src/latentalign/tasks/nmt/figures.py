@@ -1,26 +1,35 @@
-"""Alignments drawn for people."""
+"""Alignments drawn in the terminal and as figures."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
 
-from latentalign.reproduction.curves import drawn, legend, plain
+from latentalign.reproduction.plots import add_legend, escape_dollars, line_style, new_figure, use_log_scale
+from latentalign.tasks.nmt.align import encode_pairs, in_order
+from latentalign.tasks.nmt.link_formats import read_gold
 from latentalign.tasks.nmt.links import Links
+from latentalign.tasks.nmt.task import Trained
+from latentalign.textfiles import read_parallel
 
+Matrix = NDArray[Any]
 SHADES = " ░▒▓█"
+DRAWN_PAIRS = 3
 HUES = {"prior": "#D55E00", "inferred": "#0072B2", "soft": "#009E73"}
-"""Red, blue and green as in the paper, of Okabe and Ito's palette for the colour-blind."""
+"""Red, blue and green as in the paper, from the colour-blind palette of Okabe and Ito."""
 LABELS = {"prior": "prior p", "inferred": "inferred q", "soft": "soft attention"}
 
 
 def draw_in_terminal(
-    source: Sequence[str], target: Sequence[str], probability: np.ndarray, *, gold: Links = frozenset()
+    source: Sequence[str], target: Sequence[str], probability: Matrix, *, gold: Links = frozenset()
 ) -> str:
     """A matrix of shades, a row for each target word; brackets mark gold links."""
     width = max((len(word) for word in target), default=0)
@@ -38,62 +47,100 @@ def draw_in_terminal(
     return "\n".join(lines)
 
 
+def draw_test_pairs(folder: Path) -> str:
+    """Exact posteriors of a few short test pairs, gold links in brackets."""
+    trained = Trained.load(folder)
+    split = trained.config.data.test
+    assert split is not None
+    pairs = list(read_parallel(split.source, split.target))
+    gold = read_gold(split.gold, one_based=split.gold_one_based, sentences=len(pairs)) if split.gold else None
+    short = [i for i, (s, t) in enumerate(pairs) if 7 <= len(s.split()) <= 12 and len(t.split()) <= 12]
+    chosen = (short or list(range(len(pairs))))[:DRAWN_PAIRS]
+    using = "posterior" if trained.model.family == "categorical" else "prior"
+    encoded = encode_pairs(trained, [pairs[i][0] for i in chosen], [pairs[i][1] for i in chosen])
+    parts = [f"{using} alignments of {trained.config.objective.name}; brackets are gold links"]
+    for i, alignment in zip(chosen, in_order(trained, encoded, using), strict=True):
+        source, target = (trained.tokenizer.words(side) for side in pairs[i])
+        links = gold[i].sure if gold else frozenset()
+        parts.append(draw_in_terminal(source, target, alignment.probability, gold=links) + "\n")
+    return "\n".join(parts)
+
+
+def kmax_curves(results: Mapping[str, Mapping[str, Any]]) -> Figure:
+    """Perplexity against the number of members; dotted lines: soft attention, and variational-enum's exact sum."""
+    figure, (axes,) = new_figure(6.8, 4.6)
+    for number, (name, record) in enumerate(results.items()):
+        curve, style = record["kmax_curve"], line_style(number)
+        label = "soft-trained, K-max" if name == "soft" else name
+        axes.plot(range(1, len(curve) + 1), curve, label=label, marker=".", **style)
+        if name == "soft":
+            axes.axhline(record["ppl_soft"], color=style["color"], linestyle=":", label="soft attention")
+        if name == "variational-enum":
+            axes.axhline(record["ppl_exact"], color=style["color"], linestyle=":", label=f"{name}, exact")
+    axes.set(xlabel="K, members averaged over", ylabel="test perplexity")
+    use_log_scale(axes)
+    add_legend(figure, *axes.get_legend_handles_labels())
+    return figure
+
+
 def paper_figures(alignments: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Figure]:
     """The paper's pictures of a few sentences: prior against inferred, soft attention against the prior."""
     variational = next((n for n in ("variational-sample", "variational-enum") if n in alignments), None)
-    found = {}
+    figures = {}
     if variational is not None and all("inferred" in r["matrices"] for r in alignments[variational]):
         ours = alignments[variational]
-        found["Prior and inferred posterior"] = overlaid(
-            [(r, matrix(r, "prior"), matrix(r, "inferred")) for r in pick(ours)], ("prior", "inferred")
+        figures["Prior and inferred posterior"] = draw_overlays(
+            [(r, word_matrix(r, "prior"), word_matrix(r, "inferred")) for r in pick_sentences(ours)],
+            ("prior", "inferred"),
         )
         if "soft" in alignments:
             soft = {r["sentence"]: r for r in alignments["soft"]}
-            chosen = [(r, soft[r["sentence"]]) for r in pick(ours) if r["sentence"] in soft]
-            found["Soft attention and variational prior"] = overlaid(
-                [(r, matrix(s, "prior"), matrix(r, "prior")) for r, s in chosen], ("soft", "prior")
+            chosen = [(r, soft[r["sentence"]]) for r in pick_sentences(ours) if r["sentence"] in soft]
+            figures["Soft attention and variational prior"] = draw_overlays(
+                [(r, word_matrix(s, "prior"), word_matrix(r, "prior")) for r, s in chosen], ("soft", "prior")
             )
-    return found
+    return figures
 
 
-def pick(records: Sequence[Mapping[str, Any]], count: int = 4) -> list[Mapping[str, Any]]:
-    """A few sentences of middling length, which a reader takes in without zooming."""
+def pick_sentences(records: Sequence[Mapping[str, Any]], count: int = 4) -> list[Mapping[str, Any]]:
+    """A few sentences of medium length, which are readable without zooming."""
     fit = [r for r in records if 7 <= len(r["source"]) <= 13 and 7 <= len(r["target"]) <= 13]
     return (fit or list(records))[:count]
 
 
-def matrix(record: Mapping[str, Any], name: str) -> np.ndarray:
+def word_matrix(record: Mapping[str, Any], name: str) -> Matrix:
     """The word-level probabilities of a record of details: a row for each target word."""
     flat = np.frombuffer(base64.b64decode(record["matrices"][name]), dtype=np.uint8)
     return flat.reshape(len(record["target"]), len(record["source"])) / 255
 
 
-def overlaid(
-    sentences: Sequence[tuple[Mapping[str, Any], np.ndarray, np.ndarray]], names: tuple[str, str]
+def draw_overlays(
+    sentences: Sequence[tuple[Mapping[str, Any], Matrix, Matrix]], names: tuple[str, str]
 ) -> Figure:
-    """Two distributions in one matrix: large squares under small ones, their ink the probability."""
+    """Two distributions per sentence in one matrix: large squares under small ones, opacity is probability."""
     across, down = min(2, max(1, len(sentences))), max(1, (len(sentences) + 1) // 2)
     height = 1.2 + 0.34 * max((len(r["target"]) for r, _, _ in sentences), default=1)
-    figure, panels = drawn(4.6 * across, height * down, panels=across, rows=down)
+    figure, panels = new_figure(4.6 * across, height * down, panels=across, rows=down)
     for axes in panels[len(sentences) :]:
         axes.set_visible(False)
     for axes, (record, below, above) in zip(panels, sentences, strict=False):
+        draw_squares(axes, below, HUES[names[0]], size=0.94)
+        draw_squares(axes, above, HUES[names[1]], size=0.5)
         rows, columns = below.shape
-        for j in range(rows):
-            for i in range(columns):
-                for value, name, size in ((below[j, i], names[0], 0.94), (above[j, i], names[1], 0.5)):
-                    if value >= 0.01:
-                        corner = (i - size / 2, j - size / 2)
-                        box = Rectangle(
-                            corner, size, size, facecolor=HUES[name], alpha=float(value), linewidth=0
-                        )
-                        axes.add_patch(box)
         axes.set(xlim=(-0.6, columns - 0.4), ylim=(rows - 0.4, -0.6), aspect="equal")
-        source, target = ([plain(word) for word in record[side]] for side in ("source", "target"))
+        source, target = ([escape_dollars(word) for word in record[side]] for side in ("source", "target"))
         axes.set_xticks(range(columns), source, rotation=60, ha="right", rotation_mode="anchor")
         axes.set_yticks(range(rows), target)
         axes.tick_params(length=0)
     handles = [Rectangle((0, 0), 1, 1, facecolor=HUES[n]) for n in names]
     labels = [LABELS[names[0]], f"{LABELS[names[1]]}, small squares"]
-    legend(figure, handles, labels, columns=2)
+    add_legend(figure, handles, labels, columns=2)
     return figure
+
+
+def draw_squares(axes: Axes, probability: Matrix, colour: str, *, size: float) -> None:
+    """Draw a square for each pair of words whose probability is at least a hundredth."""
+    for (j, i), value in np.ndenumerate(probability):
+        if value >= 0.01:
+            corner = (i - size / 2, j - size / 2)
+            axes.add_patch(Rectangle(corner, size, size, facecolor=colour, alpha=float(value), linewidth=0))

@@ -13,8 +13,8 @@ from latentalign.tasks.nmt.align import encode_pairs
 from latentalign.tasks.nmt.details import shown_pairs
 from latentalign.tasks.nmt.task import Trained
 from latentalign.tasks.nmt.translate import Settings, Translation, translate_lines
-from latentalign.web.pages import Page, render
-from latentalign.web.server import Asking, Predict, application
+from latentalign.web.pages import Page, alignment_viewer, render
+from latentalign.web.server import Predict, Request, make_application
 
 Line = Annotated[str, StringConstraints(max_length=2000)]
 MOST = 100
@@ -23,7 +23,7 @@ CELLS = 50_000
 """Of the alignment matrices of one request: its target subwords times their source subwords."""
 
 
-class Translate(Asking):
+class TranslateRequest(Request):
     """Sentences to translate; what is not given is as in the run's recipe."""
 
     source: list[Line] = Field(max_length=MOST)
@@ -33,14 +33,14 @@ class Translate(Asking):
     nbest: int = Field(1, ge=1, le=50)
 
 
-class SentencePair(Asking):
+class SentencePair(Request):
     """A sentence and a translation of it, by whomever."""
 
     source: Line
     target: Line
 
 
-class Align(Asking):
+class AlignRequest(Request):
     """Sentence pairs to align."""
 
     pairs: list[SentencePair] = Field(max_length=MOST)
@@ -54,10 +54,11 @@ def served(trained: Trained, title: str) -> FastAPI:
         "beam": trained.config.search.beam, "length_penalty": trained.config.search.length_penalty,
     }  # fmt: skip
     summary = f"Trained with the objective {objective}, predicting with {trained.objective.predict}"
-    app = application(render(Page(title, summary, (), {objective: []}, form="translate.html")), about)
+    page = Page(title, summary, viewers=[alignment_viewer({objective: []})], form="translate_form.html")
+    app = make_application(render(page), about)
 
     @app.post("/api/translate")
-    def translate(asked: Translate) -> dict[str, Any]:
+    def translate(asked: TranslateRequest) -> dict[str, Any]:
         """The best translations of every sentence, with log-probabilities; as many lists as sentences."""
         settings = Settings(asked.predict, asked.beam, asked.length_penalty, asked.nbest)
         lines = [on_one_line(text) for text in asked.source]
@@ -71,7 +72,7 @@ def served(trained: Trained, title: str) -> FastAPI:
         return {"translations": [[told(trained, one) for one in best[: asked.nbest]] for best in found]}
 
     @app.post("/api/align")
-    def align(asked: Align) -> dict[str, Any]:
+    def align(asked: AlignRequest) -> dict[str, Any]:
         """Words, subwords and every alignment of the pairs: rows are target words, columns source words."""
         pairs = [(on_one_line(pair.source), on_one_line(pair.target)) for pair in asked.pairs]
         for number, pair in enumerate(pairs):

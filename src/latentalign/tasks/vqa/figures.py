@@ -1,4 +1,4 @@
-"""Where a model looks, drawn for people."""
+"""Where a model looks, drawn as figures."""
 
 from __future__ import annotations
 
@@ -7,34 +7,37 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
 from PIL import Image
 
-from latentalign.reproduction.curves import drawn, plain
+from latentalign.reproduction.plots import escape_dollars, new_figure
 from latentalign.tasks.vqa.features import image_id_of
 
 HUES = {"prior": "#D55E00", "inferred": "#0072B2", "posterior": "#CC79A7"}
 LABELS = {"prior": "prior p", "inferred": "inferred q", "posterior": "exact posterior"}
 SUFFIXES = (".png", ".jpg", ".jpeg")
+QUESTION_WIDTH = 34
 DIGITS = re.compile(r"\d")
 
 
 def find_pictures(folder: Path) -> dict[int, Path]:
-    """The pictures of a folder by their ids."""
+    """The picture files of a folder by image id."""
     named = [p for p in sorted(folder.iterdir()) if p.suffix.lower() in SUFFIXES and DIGITS.search(p.name)]
     return {image_id_of(p.name): p for p in named}
 
 
-def embedded_pictures(
+def embed_pictures(
     looks: Mapping[str, Sequence[Mapping[str, Any]]], pictures: Mapping[int, Path]
 ) -> dict[str, str]:
-    """The pictures that are looked at, small, as addresses that hold their own data."""
+    """Small versions of the pictures that records refer to, as `data:` addresses by image id."""
     wanted = {r["image_id"] for records in looks.values() for r in records}
-    found = {}
+    addresses = {}
     for image_id in sorted(wanted & pictures.keys()):
         with Image.open(pictures[image_id]) as picture:
             small = picture.convert("RGB")
@@ -42,17 +45,19 @@ def embedded_pictures(
             buffer = io.BytesIO()
             small.save(buffer, "JPEG", quality=85)
         encoded = base64.b64encode(buffer.getvalue()).decode()
-        found[str(image_id)] = f"data:image/jpeg;base64,{encoded}"
-    return found
+        addresses[str(image_id)] = f"data:image/jpeg;base64,{encoded}"
+    return addresses
 
 
-def looking(records: Sequence[Mapping[str, Any]], pictures: Mapping[int, Path], *, count: int = 4) -> Figure:
-    """A row for each question: the likeliest regions under prior, q and posterior; white dashes are gold."""
+def draw_looks(
+    records: Sequence[Mapping[str, Any]], pictures: Mapping[int, Path], *, count: int = 4
+) -> Figure:
+    """A row for each question: the likeliest regions under prior, q and posterior; white dashes mark gold regions."""
     usable = [r for r in records if r["image_id"] in pictures]
     shown = ([r for r in usable if r["gold"]] or usable)[:count]
     names = [n for n in ("prior", "inferred", "posterior") if shown and n in shown[0]["looks"]]
     across, down = max(1, len(names)), max(1, len(shown))
-    figure, panels = drawn(3.2 * across, 3.0 * down, panels=across, rows=down)
+    figure, panels = new_figure(3.2 * across, 3.0 * down, panels=across, rows=down)
     for k, record in enumerate(shown):
         with Image.open(pictures[record["image_id"]]) as picture:
             pixels = np.asarray(picture.convert("RGB"))
@@ -61,13 +66,17 @@ def looking(records: Sequence[Mapping[str, Any]], pictures: Mapping[int, Path], 
             draw_regions(axes, pixels, record, name)
             if m == 0:
                 answer = f"{record['predicted']} (people: {record['answer']})"
-                axes.set_title(plain(f"{wrapped(record['question'])}\n{answer}"), fontsize=8, loc="left")
+                axes.set_title(
+                    escape_dollars(f"{fill(record['question'], QUESTION_WIDTH)}\n{answer}"),
+                    fontsize=8,
+                    loc="left",
+                )
             axes.set_xlabel(LABELS[name], fontsize=8)
     return figure
 
 
-def draw_regions(axes: Any, pixels: np.ndarray, record: Mapping[str, Any], name: str) -> None:
-    """A picture with the regions that hold at least a twentieth of the probability."""
+def draw_regions(axes: Any, pixels: NDArray[Any], record: Mapping[str, Any], name: str) -> None:
+    """Draw a picture and the regions that hold at least a twentieth of the probability."""
     height, width = pixels.shape[:2]
     axes.imshow(pixels)
     for box, probability in zip(record["boxes"], record["looks"][name], strict=True):
@@ -83,13 +92,3 @@ def outline(box: Sequence[float], width: int, height: int, **style: Any) -> Rect
     x1, y1, x2, y2 = box
     size = ((x2 - x1) * width, (y2 - y1) * height)
     return Rectangle((x1 * width, y1 * height), *size, facecolor="none", **style)
-
-
-def wrapped(text: str, width: int = 34) -> str:
-    """A question on a few short lines."""
-    lines = [""]
-    for word in text.split():
-        lines[-1:] = (
-            [f"{lines[-1]} {word}".strip()] if len(lines[-1]) + len(word) < width else [lines[-1], word]
-        )
-    return "\n".join(lines)

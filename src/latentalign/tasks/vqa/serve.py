@@ -18,14 +18,14 @@ from latentalign.tasks.vqa.figures import find_pictures
 from latentalign.tasks.vqa.metrics import answer_log_probs, checked_predict
 from latentalign.tasks.vqa.questions import Question, words
 from latentalign.tasks.vqa.task import Trained
-from latentalign.web.pages import Page, render
-from latentalign.web.server import Asking, Predict, application
+from latentalign.web.pages import Page, region_viewer, render
+from latentalign.web.server import Predict, Request, make_application
 
 LISTED = 1000
 """Pictures whose numbers are told."""
 
 
-class Answer(Asking):
+class AnswerRequest(Request):
     """A question about a picture. Regions are looked at given an answer: the likeliest, unless another is named."""
 
     image_id: int
@@ -54,7 +54,8 @@ def served(trained: Trained, title: str, *, features: Path | None, images: Path 
         "pictures": len(ids), "image_ids": ids[:LISTED],
     }  # fmt: skip
     summary = f"Trained with the objective {objective}, predicting with {trained.objective.predict}"
-    app = application(render(Page(title, summary, (), looks={objective: []}, form="ask.html")), about)
+    page = Page(title, summary, viewers=[region_viewer({objective: []}, {})], form="answer_form.html")
+    app = make_application(render(page), about)
 
     @app.get("/api/pictures/{image_id}")
     def picture(image_id: int) -> Response:
@@ -63,7 +64,7 @@ def served(trained: Trained, title: str, *, features: Path | None, images: Path 
         return FileResponse(path) if path is not None and path.is_file() else Response(status_code=404)
 
     @app.post("/api/answer")
-    def answer(asked: Answer) -> dict[str, Any]:
+    def answer(asked: AnswerRequest) -> dict[str, Any]:
         """The likeliest answers with their probabilities; regions with theirs, and what would be said of each."""
         asked_words = words(asked.question)
         if not asked_words:

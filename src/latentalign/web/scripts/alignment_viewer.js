@@ -1,36 +1,9 @@
-"use strict";
+/* Alignment matrices: which source words generated each target word. */
+const alignmentData = readData("alignment-data");
+if (hasRecords(alignmentData)) alignmentViewer(alignmentData);
 
-/* Tables: a click on a heading sorts by it, a second click the other way round. */
-for (const table of document.querySelectorAll("table.sortable")) {
-  const heads = [...table.tHead.rows[0].cells];
-  heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => {
-    const up = head.getAttribute("aria-sort") !== "ascending";
-    heads.forEach(other => other.setAttribute("aria-sort", "none"));
-    head.setAttribute("aria-sort", up ? "ascending" : "descending");
-    const key = row => {
-      const cell = row.cells[column];
-      if ("value" in cell.dataset) return Number(cell.dataset.value);
-      return cell.textContent === "-" ? null : cell.textContent;
-    };
-    const rows = [...table.tBodies[0].rows];
-    rows.sort((a, b) => {
-      const [x, y] = [key(a), key(b)];
-      if (x === null || y === null) return (x === null) - (y === null);  // what does not exist comes last
-      const order = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y));
-      return up ? order : -order;
-    });
-    table.tBodies[0].append(...rows);
-  }));
-}
-
-const some = records => Object.values(records ?? {}).some(list => list.length);
-
-/* Alignments. */
-const aligned = JSON.parse(document.getElementById("data").textContent);
-if (some(aligned)) viewer(aligned);
-
-/* Draw the alignments of every model; gives back a function that turns to the last sentence, when there is one more. */
-function viewer(models) {
+/* Draw the alignments of every model; returns a function that shows the last sentence after one was added. */
+function alignmentViewer(models) {
   const at = id => document.getElementById(id);
   const VIEWS = [
     ["soft", "soft attention"], ["prior", "prior p"], ["inferred", "inferred q"], ["posterior", "exact posterior"],
@@ -218,84 +191,5 @@ function viewer(models) {
     else if (j !== null) text = `${target[j]} from ${list || "nothing above 0.1"}`;
     else if (i !== null) text = `${source[i]} to ${list || "nothing above 0.1"}`;
     at("reading").textContent = text;
-  }
-}
-
-/* Pictures: where a model looks, and what it would say if it looked there. */
-const seenData = JSON.parse(document.getElementById("seen-data").textContent);
-if (some(seenData.models)) lookViewer(seenData.models, seenData.pictures);
-
-/* Draw the regions of every question; gives back a function that turns to the last one, when there is one more. */
-function lookViewer(models, pictures) {
-  const at = id => document.getElementById(id);
-  const VIEWS = [["prior", "prior p"], ["inferred", "inferred q"], ["posterior", "exact posterior"]];
-  const names = Object.keys(models);
-  const state = { model: names.includes("marginal") ? "marginal" : names.at(-1), question: 0, using: "posterior" };
-
-  for (const name of names) at("look-model").add(new Option(name, name));
-  for (const [value, text] of VIEWS) {
-    const label = document.createElement("label"), input = document.createElement("input");
-    Object.assign(input, { type: "radio", name: "look-using", value, id: `look-${value}` });
-    input.addEventListener("change", () => { state.using = value; draw(); });
-    label.append(input, " ", text);
-    at("look-using").append(label);
-  }
-  at("look-model").addEventListener("change", () => { state.model = at("look-model").value; draw(); });
-  at("look-question").addEventListener("change", () => { state.question = Number(at("look-question").value); draw(); });
-  at("look-previous").addEventListener("click", () => step(-1));
-  at("look-next").addEventListener("click", () => step(1));
-  draw();
-  return () => { state.question = models[state.model].length - 1; draw(); };
-
-  function step(by) {
-    const count = models[state.model].length;
-    state.question = (state.question + by + count) % count;
-    draw();
-  }
-
-  function place(element, [x1, y1, x2, y2]) {
-    const percent = x => `${(100 * x).toFixed(2)}%`;
-    Object.assign(element.style, { left: percent(x1), top: percent(y1), width: percent(x2 - x1), height: percent(y2 - y1) });
-  }
-
-  function draw() {
-    const records = models[state.model], record = records[state.question];
-    at("look-model").value = state.model;
-    at("look-question").replaceChildren(...records.map((r, k) => new Option(r.question, k)));
-    at("look-question").value = state.question;
-    if (!(state.using in record.looks)) state.using = "posterior";
-    for (const [value] of VIEWS) {
-      at(`look-${value}`).checked = value === state.using;
-      at(`look-${value}`).disabled = !(value in record.looks);
-    }
-    at("look-answer").textContent = record.answer !== undefined
-      ? `It says ${record.predicted}; most people say ${record.answer}.`
-      : `It says ${record.predicted}; q and posterior are given the answer ${record.given}.`;
-    const box = at("look"), image = document.createElement("img");
-    box.style.setProperty("--hue", `var(--${state.using})`);
-    Object.assign(image, { src: pictures[record.image_id], alt: `picture ${record.image_id}` });
-    box.replaceChildren(image);
-    const order = record.looks[state.using].map((p, k) => [p, k]).sort((a, b) => b[0] - a[0]);
-    for (const [p, k] of order) {
-      if (p < 0.01) continue;
-      const button = document.createElement("button");
-      button.type = "button";
-      button.style.setProperty("--share", Math.max(p, 0.04).toFixed(3));
-      const says = record.says[k].map(([answer, share]) => `${answer} ${share.toFixed(2)}`).join(", ");
-      const text = `looks here with ${p.toFixed(2)}; if it looked here, it would say ${says}`;
-      button.setAttribute("aria-label", text);
-      const tell = () => { at("look-reading").textContent = text; };
-      button.addEventListener("pointerenter", tell);
-      button.addEventListener("focus", tell);
-      place(button, record.boxes[k]);
-      box.append(button);
-    }
-    for (const gold of record.gold) {
-      const mark = document.createElement("span");
-      mark.className = "gold";
-      place(mark, gold);
-      box.append(mark);
-    }
-    at("look-reading").textContent = "";
   }
 }

@@ -1,5 +1,4 @@
-
-/* A served page: what is asked goes to the server, what comes back joins the viewers. */
+/* A served page: the form sends requests to the server, and the replies are added to the viewers. */
 serve();
 
 async function serve() {
@@ -10,7 +9,7 @@ async function serve() {
   views.hidden = true;
   let turn = null, busy = false, submit = () => {};
 
-  /* One question at a time: whatever is pressed meanwhile does nothing. */
+  /* One request at a time: buttons pressed meanwhile do nothing. */
   async function alone(work) {
     if (busy) return;
     busy = true;
@@ -22,7 +21,7 @@ async function serve() {
     }
   }
 
-  /* The answer of an address, or null; what is wrong is told on the page. */
+  /* The reply of an address, or null after showing the error on the page. */
   async function ask(address, body) {
     try {
       const answer = await fetch(address, body && {
@@ -36,7 +35,7 @@ async function serve() {
     return null;
   }
 
-  /* Lines to choose from, each a button. */
+  /* Show lines to choose from, each a button. */
   function offer(lines, chosen) {
     at("outputs").replaceChildren(...lines.map(([text, note], k) => {
       const item = document.createElement("li"), button = document.createElement("button"), small = document.createElement("small");
@@ -73,8 +72,8 @@ async function serve() {
     async function align(source, target) {
       const found = await ask("/api/align", { pairs: [{ source, target }] });
       if (!found) return;
-      const sentence = Object.values(aligned)[0].length + 1;
-      show(aligned, { sentence, ...found.alignments[0] }, () => viewer(aligned));
+      const sentence = Object.values(alignmentData)[0].length + 1;
+      show(alignmentData, { sentence, ...found.alignments[0] }, () => alignmentViewer(alignmentData));
     }
 
     at("align").addEventListener("click", () => alone(() => align(at("source").value, at("target").value)));
@@ -124,8 +123,8 @@ async function serve() {
         k => answer({ ...given, answer: found.answers[k].answer }, k));
       at("outputs").querySelectorAll("button")[chosen]?.focus();
       if (found.unknown_words.length) at("fault").textContent = `never seen in training: ${found.unknown_words.join(", ")}`;
-      seenData.pictures[body.image_id] = found.look.pictured ? `/api/pictures/${body.image_id}` : BLANK;
-      show(seenData.models, found.look, () => lookViewer(seenData.models, seenData.pictures));
+      regionData.pictures[body.image_id] = found.look.pictured ? `/api/pictures/${body.image_id}` : BLANK;
+      show(regionData.models, found.look, () => regionViewer(regionData.models, regionData.pictures));
     }
 
     submit = async () => {
