@@ -28,7 +28,7 @@ lint: $(READY)
 
 # The documentation site, in site/. It needs no network to build or to read; warnings are errors.
 docs: $(DOCS)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open site/index.html"
 
 install: $(READY)

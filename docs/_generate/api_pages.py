@@ -5,21 +5,57 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import griffe
+from markdown_tables import table
+
 PACKAGE = "latentalign"
 FOLDER = "reference/api"
-NOT_AN_API = {"cli", "__main__", "demo_language", "scenes_world"}
-"""Modules without an interface for users: the commands have their own reference, the rest is data in Python form."""
+NOT_AN_API = {"api", "cli", "demo_language", "scenes_world"}
+"""Modules without a page: the index lists the names of `api`, the commands have their own reference, and the rest is
+data in Python form."""
 
 
 def pages(source: Path) -> dict[str, str]:
     """Markdown of every page, which mkdocstrings fills in."""
     names = modules(source)
-    return {page_path(name, names): module_page(name) for name in names}
+    found = {page_path(name, names): module_page(name) for name in names}
+    found[page_path(PACKAGE, names)] = index_page(source)
+    return found
 
 
 def module_page(module: str) -> str:
     """The directive of one module; the page of a package describes the package and not its modules."""
-    return f"---\ntitle: {module.rpartition('.')[2]}\n---\n\n::: {module}\n    options:\n      show_submodules: false\n"
+    return f"""\
+---
+title: {module.rpartition(".")[2]}
+search:
+  boost: 0.5
+---
+
+::: {module}
+    options:
+      show_submodules: false
+"""
+
+
+def index_page(source: Path) -> str:
+    """The public names of the package, each with a link to its documentation."""
+    api = griffe.load(f"{PACKAGE}.api", search_paths=[source], resolve_aliases=True)
+    rows = []
+    for name in sorted(str(export) for export in api.exports or []):
+        member = api.members[name]
+        docstring = member.docstring.value if member.docstring else ""
+        rows.append((f"[`{name}`][{member.canonical_path}]", docstring.partition("\n\n")[0]))
+    return INDEX + table(("name", "meaning"), rows)
+
+
+INDEX = """\
+# latentalign
+
+The public names. Import them from the package itself: `from latentalign import LatentAttention`. The other pages of
+this section document every module.
+
+"""
 
 
 def navigation(source: Path) -> list[Any]:

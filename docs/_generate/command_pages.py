@@ -79,7 +79,7 @@ def default(parameter: Any) -> str:
     if value is None or value == [] or value == ():
         return ""
     if isinstance(value, bool):
-        return "on" if value else "off"
+        return "`on`" if value else "`off`"
     return f"`{value}`"
 
 

@@ -14,6 +14,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
+SINGLE_PAGES = {"index.md", "tutorial.md"}
+"""Pages without siblings: the list of pages beside them would have one entry."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -39,6 +41,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Point links to files outside the folder `docs` at the pages made from them."""
     source = page.file.src_uri
+    if source in SINGLE_PAGES:
+        page.meta["hide"] = ["navigation"]
     if source.startswith("reference/"):
         return markdown
     return repository_pages.rewrite_links(markdown, page=source)

@@ -10,7 +10,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [line(row) for row in rows]
     if not lines:
         return ""
-    return "\n".join([line(header), "|" + "---|" * len(header), *lines, ""])
+    body = [line(header), "|" + "---|" * len(header), *lines]
+    # site.css stacks the cells of these tables on a narrow screen.
+    return "\n".join(['<div class="stacked" markdown>', "", *body, "", "</div>", ""])
 
 
 def line(cells: Sequence[str]) -> str:

@@ -23,7 +23,6 @@ def pages(root: Path) -> dict[str, str]:
     """Markdown of every page that is made from a file of the repository."""
     found = {page: (root / file).read_text(encoding="utf-8") for file, page in RENAMED.items()}
     found["license.md"] = f"# License\n\n```text\n{found['license.md']}```\n"
-    found["index.md"] = f"---\nhide: [navigation]\n---\n\n{found['index.md']}"
     found["examples.md"] = examples_page(root / "examples")
     return found
 
