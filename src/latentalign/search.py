@@ -1,10 +1,10 @@
-"""Beam search over any step: every live hypothesis of every sentence in one batch, and nothing else.
+"""Beam search over any step: one batch holds every live hypothesis of every sentence.
 
-A step's state is a dict of tensors with hypotheses first. What belongs to a sentence (encoder memory, masks)
-is kept once by the owner of the step; the state then holds an int64 tensor `sentence` that indexes it, so
-that the search moves only what differs between hypotheses. A state that holds `log_prob` finds there, at every
-step, what each hypothesis has gathered so far, in `places` how many continuations its sentence will keep, and in
-`last` whether it has to end.
+A step's state is a dict of tensors with hypotheses first. The step itself keeps what belongs to a sentence (encoder
+memory, masks); the state then holds an int64 tensor `sentence` that indexes it, so the search moves only what differs
+between hypotheses. If the state holds `log_prob`, the search updates three entries before every step: `log_prob`, the
+log-probability of each hypothesis so far; `places`, how many continuations its sentence will keep; and `last`, whether
+the hypothesis has to end.
 """
 
 import math
@@ -24,16 +24,16 @@ NEVER = -math.inf
 
 @runtime_checkable
 class Step(Protocol):
-    """log p(next token | hypothesis) of n hypotheses whose last tokens are given, and their new state."""
+    """log p(next token | hypothesis) of n hypotheses, from their last tokens and state, and their new state."""
 
     def __call__(self, tokens: Int[Tensor, " n"], state: State, /) -> tuple[Float[Tensor, "n V"], State]: ...
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One output: its tokens after bos, ending in eos where `finished`, and log p of them all.
+    """One output: its tokens after bos, with eos at the end if `finished`, and their log-probability.
 
-    Every hypothesis is finished unless the step gives eos probability zero where the output has to end.
+    Every hypothesis is finished, unless the step gives eos probability zero where the output has to end.
     """
 
     tokens: tuple[int, ...]
@@ -44,7 +44,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class _Sentences:
-    """The a sentences still searched: free places in their beams, and the score a newcomer has to beat."""
+    """The sentences still searched: free places in their beams, and the score that a new output has to beat."""
 
     number: Int[Tensor, " a"]
     source_length: Int[Tensor, " a"]
@@ -59,7 +59,7 @@ class _Sentences:
 
 @dataclass(frozen=True)
 class _Live:
-    """The n hypotheses still growing, ordered by sentence and then by place in the beam."""
+    """The hypotheses that can still grow, ordered by sentence and then by place in the beam."""
 
     sentence: Int[Tensor, " n"]  # position in _Sentences
     place: Int[Tensor, " n"]
@@ -69,23 +69,23 @@ class _Live:
 
 @dataclass(frozen=True)
 class _Picks:
-    """The best continuations of each sentence, best first; only `kept` ones are real."""
+    """The best continuations of each sentence, best first; entries that are not `valid` fill up the table."""
 
     parent: Int[Tensor, "a beam"]
     token: Int[Tensor, "a beam"]
     log_prob: Float[Tensor, "a beam"]
-    kept: Bool[Tensor, "a beam"]
+    valid: Bool[Tensor, "a beam"]
 
 
 @dataclass(frozen=True)
 class BeamSearch:
     """The `nbest` outputs of highest score = log p(y) / ((5 + |y|) / 6)^length_penalty that a beam finds.
 
-    The beam is ordered by plain log-probability. A hypothesis that ends keeps its place in the beam and is
-    computed no more; a sentence is over when no place is free, or when even its best live hypothesis, ended
-    for nothing at the length limit, could not enter the n best. The limit is max_length_ratio * |x| +
-    max_length_extra and at most max_length, eos included; there eos is forced at the step's own probability.
-    `eos_norm` lowers log p(eos) by eos_norm * |x| / |y| in order and score, not in `log_prob`.
+    The beam is ordered by log-probability. A finished hypothesis keeps its place in the beam and is not extended. The
+    search of a sentence ends when no place is free, or when its best live hypothesis could not enter the n best even
+    if it reached the length limit at no further cost. The limit is max_length_ratio * |x| + max_length_extra and at
+    most max_length, eos included; there eos is forced, with the step's own probability. `eos_norm` lowers log p(eos)
+    by eos_norm * |x| / |y| in the order of the beam and in the score, not in `log_prob`.
     Length penalty: Wu et al. 2016, equation 14. Ties go to the lower token, then to the better parent.
     """
 
@@ -113,14 +113,14 @@ class BeamSearch:
     ) -> list[list[Hypothesis]]:
         """The best outputs of each sentence, best first, from a state with one row per sentence.
 
-        A sentence has fewer than `nbest` outputs only where fewer exist.
+        A sentence has fewer than `nbest` outputs only if fewer exist.
         """
         found: list[list[Hypothesis]] = [[] for _ in range(len(source_lengths))]
         banned = torch.tensor(sorted({bos, pad} - {eos}), dtype=torch.long, device=source_lengths.device)
         sentences, live = self._start(source_lengths, bos)
         while len(live.history):
             if "log_prob" in state:
-                state |= self._told(sentences, live)
+                state |= self._search_state(sentences, live)
             log_probs, state = step(live.history[:, -1], state)
             candidates = self._candidates(log_probs, sentences, live, eos=eos, banned=banned)
             picks = self._pick(log_probs, candidates, sentences, live=live)
@@ -129,8 +129,8 @@ class BeamSearch:
             state = {name: value.index_select(0, parent) for name, value in state.items()}
         return [self._best(hypotheses) for hypotheses in found]
 
-    def _told(self, sentences: _Sentences, live: _Live) -> State:
-        """What a step may want to know of its hypotheses."""
+    def _search_state(self, sentences: _Sentences, live: _Live) -> State:
+        """The search's own figures for each hypothesis, for steps that use them."""
         last = sentences.limit[live.sentence] == live.history.shape[1]
         return {"log_prob": live.log_prob, "places": sentences.width[live.sentence], "last": last}
 
@@ -138,10 +138,11 @@ class BeamSearch:
         return float(((5 + length) / 6) ** self.length_penalty)
 
     def _best(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-        return sorted(hypotheses, key=lambda h: -h.score)[: self.nbest]  # stable: of equals the earlier found
+        # The sort is stable: of equal hypotheses, the one found first wins.
+        return sorted(hypotheses, key=lambda h: -h.score)[: self.nbest]
 
     def _start(self, source_lengths: Int[Tensor, " B"], bos: int) -> tuple[_Sentences, _Live]:
-        """One hypothesis, bos, for each sentence."""
+        """One hypothesis for each sentence: bos."""
         number = torch.arange(len(source_lengths), device=source_lengths.device)
         limits = [
             max(1, min(self.max_length, math.floor(self.max_length_ratio * n + self.max_length_extra)))
@@ -169,16 +170,17 @@ class BeamSearch:
         eos: int,
         banned: Int[Tensor, " m"],
     ) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
-        """What may follow each hypothesis, with what orders the beam: eos lowered, and only eos at the length limit.
+        """Possible next tokens of each hypothesis and the values that order the beam.
 
-        The best of a row and as many more as there are outputs that may not be taken as they are.
+        eos is lowered by `eos_norm`, and at the length limit it is the only candidate. Each row has enough tokens to
+        fill the beam after bos, pad and eos are taken out.
         """
-        length = live.history.shape[1]  # of the outputs that this step makes: bos stands for the new token
+        length = live.history.shape[1]  # of the new outputs: bos counts in place of the new token
         last = sentences.limit[live.sentence] == length
         value, token = _top(log_probs, min(self.beam + len(banned) + 1, log_probs.shape[1]))
-        taken = torch.isin(token, torch.cat([banned, banned.new_tensor([eos])])) | last[:, None]
+        excluded = torch.isin(token, torch.cat([banned, banned.new_tensor([eos])])) | last[:, None]
         ending = log_probs[:, eos] - self._eos_loss(sentences.source_length[live.sentence], length)
-        value = torch.cat([value.masked_fill(taken, NEVER), ending[:, None].to(value.dtype)], dim=1)
+        value = torch.cat([value.masked_fill(excluded, NEVER), ending[:, None].to(value.dtype)], dim=1)
         return value, torch.cat([token, torch.full_like(token[:, :1], eos)], dim=1)
 
     def _eos_loss(self, source_length: Int[Tensor, " m"], length: int) -> Float[Tensor, " m"]:
@@ -192,9 +194,9 @@ class BeamSearch:
         *,
         live: _Live,
     ) -> _Picks:
-        """The best continuations of each sentence, out of the candidates of each of its hypotheses."""
+        """The best continuations of each sentence among the candidates of its hypotheses."""
         value, token = candidates
-        value = value + live.log_prob[:, None]  # sums in double precision, whatever the step computes in
+        value = value + live.log_prob[:, None]  # in double precision, whatever the step computes in
         k, a = value.shape[1], len(sentences.number)
         values = value.new_full((a, self.beam, k), NEVER)
         tokens, rows = token.new_zeros(values.shape), token.new_zeros(a, self.beam)
@@ -210,15 +212,15 @@ class BeamSearch:
                 f"the model's log-probabilities are NaN at output position {live.history.shape[1]}: "
                 "its parameters are not finite; translate with an earlier model"
             )
-        kept = (torch.arange(self.beam, device=value.device) < sentences.width[:, None]) & (value > NEVER)
-        return _Picks(parent, token, live.log_prob[parent] + log_probs[parent, token], kept)
+        valid = (torch.arange(self.beam, device=value.device) < sentences.width[:, None]) & (value > NEVER)
+        return _Picks(parent, token, live.log_prob[parent] + log_probs[parent, token], valid)
 
     def _collect(
         self, picks: _Picks, sentences: _Sentences, live: _Live, *, eos: int, found: list[list[Hypothesis]]
     ) -> _Sentences:
-        """Moves what has ended into `found`; the free places and the scores to beat that this leaves."""
-        ended = picks.kept & (picks.token == eos)
-        stuck = ~picks.kept.any(dim=1)
+        """Move finished hypotheses into `found`; return the sentences with their new widths and scores to beat."""
+        ended = picks.valid & (picks.token == eos)
+        stuck = ~picks.valid.any(dim=1)
         if stuck.any():
             self._collect_unfinished(stuck, sentences, live, found=found)
         if not ended.any():
@@ -240,7 +242,7 @@ class BeamSearch:
     def _collect_unfinished(
         self, stuck: Bool[Tensor, " a"], sentences: _Sentences, live: _Live, *, found: list[list[Hypothesis]]
     ) -> None:
-        """Gives a sentence that cannot go on, and has no output, its live hypotheses as they are."""
+        """Give a sentence that cannot continue and has no output its live hypotheses, unfinished."""
         for row in stuck[live.sentence].nonzero()[:, 0].tolist():
             hypotheses = found[int(sentences.number[live.sentence[row]])]
             if not any(h.finished for h in hypotheses):
@@ -251,23 +253,23 @@ class BeamSearch:
     def _advance(
         self, picks: _Picks, sentences: _Sentences, live: _Live, *, eos: int
     ) -> tuple[_Sentences, _Live, Int[Tensor, " m"]]:
-        """What is still searched after this step, and the row of each hypothesis' parent."""
-        alive = picks.kept & (picks.token != eos)
-        # Log-probabilities only fall and the penalty only grows: no descendant scores above this.
+        """Sentences and hypotheses that are searched further, and the row of each hypothesis' parent."""
+        alive = picks.valid & (picks.token != eos)
+        # Log-probabilities only fall and the penalty only grows, so no descendant scores above this bound.
         bound = picks.log_prob.masked_fill(~alive, NEVER).amax(dim=1) / sentences.limit_penalty
-        going = bound > sentences.to_beat
-        position, place = (alive & going[:, None]).nonzero(as_tuple=True)
+        can_win = bound > sentences.to_beat
+        position, place = (alive & can_win[:, None]).nonzero(as_tuple=True)
         parent = picks.parent[position, place]
         history = torch.cat([live.history[parent], picks.token[position, place, None]], dim=1)
-        renumbered = going.cumsum(dim=0) - 1
+        renumbered = can_win.cumsum(dim=0) - 1
         following = _Live(renumbered[position], place, history, picks.log_prob[position, place])
-        return sentences.select(going), following, parent
+        return sentences.select(can_win), following, parent
 
 
 def _top(values: Float[Tensor, "n V"], k: int) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
     """The k largest of each row and their columns, in order of value and then of column.
 
-    `topk` may choose any of several equal values: rows where that matters are chosen again.
+    `topk` may choose any of several equal values. Rows in which that matters are selected again.
     """
     value, column = top_values(values, min(k + 1, values.shape[1]))
     if value.shape[1] > k:
@@ -282,7 +284,7 @@ def _top(values: Float[Tensor, "n V"], k: int) -> tuple[Float[Tensor, "n k"], In
 def _first_of_ties(
     values: Float[Tensor, "m V"], least: Float[Tensor, "m 1"], *, k: int
 ) -> Int[Tensor, "m k"]:
-    """Columns of the k largest of each row, the k-th largest being `least`; of equals the first ones."""
+    """Columns of the k largest of each row, whose k-th largest is `least`; of equal values, the first ones."""
     above, equal = values > least, values == least
     keep = above | (equal & (equal.cumsum(dim=1) <= k - above.sum(dim=1, keepdim=True)))
     return keep.nonzero()[:, 1].view(-1, k)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from latentalign.bench.counting import counting
-from latentalign.bench.sentences import Same
+from latentalign.bench.counting import count_operations
+from latentalign.bench.sentences import FixedLength
 from latentalign.core.kernels import fused_softmax
 from latentalign.training.objective import ObjectiveConfig
 from support.bench import TINY
@@ -37,7 +37,7 @@ batched, others = torch.randn(B, M, K), torch.randn(B, K, N)
     ],
 )
 def test_every_kind_of_product_is_counted(work, operations):
-    with counting() as count:
+    with count_operations() as count:
         work()
     assert count.operations == operations
 
@@ -46,7 +46,7 @@ def step(objective, preset):
     """Count one forward and backward pass over a batch; the batch too."""
     task = preset.task(ObjectiveConfig(name=objective))
     batch = task.batch(task.epoch(0)[0])
-    with counting() as count:
+    with count_operations() as count:
         (-task.module(batch).surrogate).backward()
     return count, batch[0]
 
@@ -68,7 +68,7 @@ def soft_operations(preset, queries, members, each):
 
 
 def test_operations_of_soft_attention_are_those_on_paper():
-    preset = replace(TINY, lengths=Same(6))
+    preset = replace(TINY, lengths=FixedLength(6))
     count, batch = step("soft", preset)
     expected = soft_operations(preset, batch.target.numel(), batch.source.numel(), 6)
     assert count.operations == pytest.approx(expected, rel=0.02)
@@ -82,7 +82,7 @@ def test_emissions_of_enumeration_are_pairs_that_exist():
 
 def test_emissions_formed_again_are_counted_again():
     hidden, weight = torch.randn(7, 3, requires_grad=True), torch.randn(20, 3)
-    with counting() as count:
+    with count_operations() as count:
         fused_softmax.linear_log_prob(
             hidden, weight, None, torch.zeros(7, dtype=torch.int64), max_logits=50
         ).sum().backward()
@@ -90,7 +90,7 @@ def test_emissions_formed_again_are_counted_again():
 
 
 def fail():
-    with counting():
+    with count_operations():
         raise RuntimeError(f"wrapped: {fused_softmax.logits_of is not LOGITS_OF}")
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from latentalign.bench.sentences import Lengths, Same, spread, zipf_corpus
+from latentalign.bench.sentences import FixedLength, Lengths, evenly_spaced, zipf_corpus
 from latentalign.bench.workload import PRESETS
 from latentalign.tasks.nmt.tokenizer import EOS
 from latentalign.training.objective import ObjectiveConfig
@@ -19,7 +19,7 @@ def test_lengths_have_the_moments_that_are_asked_for():
 
 
 def test_one_length_counts_the_end_of_the_target():
-    corpus = zipf_corpus(Same(7), 5, 30, seed=0)
+    corpus = zipf_corpus(FixedLength(7), 5, 30, seed=0)
     assert corpus.lengths("source").tolist() == [7] * 5
     assert (corpus.lengths("target") + 1).tolist() == [7] * 5
 
@@ -41,9 +41,9 @@ def test_sentences_depend_on_the_seed_alone():
 
 
 def test_spread_takes_middles_of_equal_parts():
-    assert spread(range(100), 4) == [12, 37, 62, 87]
-    assert spread(range(9), 1) == [4]
-    assert spread("ab", 5) == ["a", "b"]
+    assert evenly_spaced(range(100), 4) == [12, 37, 62, 87]
+    assert evenly_spaced(range(9), 1) == [4]
+    assert evenly_spaced("ab", 5) == ["a", "b"]
 
 
 def test_the_preset_has_the_sizes_of_its_name():

@@ -74,7 +74,7 @@ def test_a_learned_baseline_takes_its_shape():
 
 
 def test_matrix_products_are_counted_right(monkeypatch):
-    monkeypatch.setattr("latentalign.bench.subjects.clocked", lambda work: 2.0)
+    monkeypatch.setattr("latentalign.bench.subjects.seconds_of", lambda work: 2.0)
     assert Gemm(1, ((10, 20, 30), (2, 3, 4))).rate() == pytest.approx(2 * 10 * 20 * 30 / 2e9)
 
 

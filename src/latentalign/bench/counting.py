@@ -1,4 +1,4 @@
-"""What a step computes: floating point operations of its matrix products, and emissions."""
+"""Counts of a training step: floating point operations of its matrix products, and emissions."""
 
 from __future__ import annotations
 
@@ -19,45 +19,42 @@ aten = torch.ops.aten
 Shape = torch.Size
 
 
-def product(left: Shape, right: Shape) -> int:
-    """Operations of a (batched) matrix or vector times a matrix or vector: multiplications and additions."""
+def product_operations(left: Shape, right: Shape, **_: Any) -> int:
+    """Multiplications and additions of a (batched) matrix or vector times a matrix or vector."""
     return 2 * prod(left) * (right[-1] if len(right) > 1 else 1)
 
 
-def plain(left: Shape, right: Shape, **_: Any) -> int:
-    return product(left, right)
-
-
-def added(_: Shape, left: Shape, right: Shape, **__: Any) -> int:
-    return product(left, right)
+def added_product_operations(_: Shape, left: Shape, right: Shape, **__: Any) -> int:
+    """Operations of a product that is added to the first argument; the addition itself is not counted."""
+    return product_operations(left, right)
 
 
 UNCOUNTED = {
-    aten.addmm_: added,
-    aten.baddbmm_: added,
-    aten.mv: plain,
-    aten.addmv: added,
-    aten.addmv_: added,
-    aten.dot: plain,
+    aten.addmm_: added_product_operations,
+    aten.baddbmm_: added_product_operations,
+    aten.mv: product_operations,
+    aten.addmv: added_product_operations,
+    aten.addmv_: added_product_operations,
+    aten.dot: product_operations,
 }
-"""Products that PyTorch's counter passes over: those in place, and those with vectors."""
+"""Products that PyTorch's counter ignores: those in place, and those with vectors."""
 
 
 @dataclass
 class Count:
-    """Operations and emissions so far."""
+    """Operations and emissions of a block of code."""
 
     operations: int = 0
     emissions: int = 0
-    """Rows that went through the output layer, those formed again in a backward pass included."""
+    """Rows that went through the output layer, including those computed again in a backward pass."""
 
 
 @contextmanager
-def counting() -> Iterator[Count]:
-    """Count what runs inside; complete when the block is left."""
+def count_operations() -> Iterator[Count]:
+    """Count what the block computes; the count is complete when the block ends."""
     count = Count()
 
-    def counted(hidden: Tensor, *rest: Any, **named: Any) -> Tensor:
+    def counting_logits(hidden: Tensor, *rest: Any, **named: Any) -> Tensor:
         count.emissions += len(hidden)
         return logits_of(hidden, *rest, **named)
 
@@ -67,7 +64,7 @@ def counting() -> Iterator[Count]:
         if name.startswith("latentalign.core") and vars(module).get("logits_of") is logits_of
     ]
     for module in holders:
-        vars(module)["logits_of"] = counted
+        vars(module)["logits_of"] = counting_logits
     try:
         with FlopCounterMode(display=False, custom_mapping=UNCOUNTED) as operations:
             yield count

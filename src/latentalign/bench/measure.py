@@ -1,4 +1,4 @@
-"""The measurement: every row in its own process, in rounds, one process at work at a time."""
+"""The measurement: each row has its own process, rows take turns in rounds, one process computes at a time."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from typing import Any
 import torch
 
 from latentalign.bench.rows import label
-from latentalign.bench.sentences import Same
+from latentalign.bench.sentences import FixedLength
 from latentalign.bench.subjects import Decoding, Gemm, Training
-from latentalign.bench.worker import Asked, Child, ChildFailed, Crew, Make
+from latentalign.bench.worker import Child, ChildFailed, Factory, Worker, WorkerGroup
 from latentalign.bench.workload import Workload
 from latentalign.training.objective import ObjectiveConfig
 
-GROWING = ("soft", "marginal", "variational-sample")
+GROWTH_ROWS = ("soft", "marginal", "variational-sample")
 PREDICT = ("soft", "kmax:5", "exact")
 PREDICT_TRAINED = ("certified:0.01",)
-"""What costs the less the sharper the model is."""
-SENTENCES_OF_GROWTH = 8
+"""The sharper the prior, the less this costs, so it is measured on trained models."""
+GROWTH_BATCH = 8
 
-Start = Callable[[str, Make], Asked]
-Tell = Callable[[str], None]
+Start = Callable[[str, Factory], Worker]
+Report = Callable[[str], None]
+"""Receives what is measured next."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long and how much is measured."""
+    """How much is measured, and how long."""
 
     rounds: int = 7
     batches: int = 4
-    """Batches of a pass; a turn is made of whole passes."""
+    """Batches in a pass; a turn consists of whole passes."""
     turn: float = 1.5
-    """Seconds that a turn takes at least."""
+    """Minimum time of a turn in seconds."""
     lengths: tuple[int, ...] = (10, 20, 40, 80, 160)
     vocabularies: tuple[int, ...] = (2000, 8000, 32000)
     decode_rounds: int = 3
@@ -61,7 +62,7 @@ QUICK = Effort(
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured, on what, and how thoroughly."""
+    """Workload, rows and effort of a measurement."""
 
     workload: Workload
     rows: Sequence[ObjectiveConfig]
@@ -70,26 +71,27 @@ class Plan:
     threads: int = 2
 
     @property
-    def growing(self) -> list[ObjectiveConfig]:
-        return [row for row in self.rows if row.name in GROWING and not row.options]
+    def growth_rows(self) -> list[ObjectiveConfig]:
+        """Rows that are also measured at growing sizes."""
+        return [row for row in self.rows if row.name in GROWTH_ROWS and not row.options]
 
     @property
     def steps(self) -> int:
-        """How often `tell` will be told."""
+        """The number of progress reports."""
         e = self.effort
-        points = len(self.growing) * (len(e.lengths) + len(e.vocabularies))
+        points = len(self.growth_rows) * (len(e.lengths) + len(e.vocabularies))
         ways = len(self.predict) * len(e.beams) * len(e.decode_batches)
         return len(self.rows) * (e.rounds + 2) + points + ways * e.decode_rounds
 
 
-def measure(plan: Plan, tell: Tell, *, start: Start = Child) -> dict[str, Any]:
-    """Everything as one JSON object; what failed is under `failures`, by name."""
+def measure(plan: Plan, report: Report, *, start: Start = Child) -> dict[str, Any]:
+    """The whole result as a JSON object; `failures` holds error messages by name."""
     failures: dict[str, str] = {}
-    rows = measure_rows(plan, tell, start=start, failures=failures)
+    rows = measure_rows(plan, report, start=start, failures=failures)
     return {
         **rows,
-        "growth": measure_growth(plan, tell, start=start, failures=failures),
-        "decode": measure_decode(plan, tell, start=start, failures=failures),
+        "growth": measure_growth(plan, report, start=start, failures=failures),
+        "decode": measure_decode(plan, report, start=start, failures=failures),
         "failures": failures,
         "workload": plan.workload.about(),
         "threads": plan.threads,
@@ -97,35 +99,35 @@ def measure(plan: Plan, tell: Tell, *, start: Start = Child) -> dict[str, Any]:
     }
 
 
-def measure_rows(plan: Plan, tell: Tell, *, start: Start, failures: dict[str, str]) -> dict[str, Any]:
-    """The GEMM rate and every row: medians over rounds in which all of them have a turn."""
+def measure_rows(plan: Plan, report: Report, *, start: Start, failures: dict[str, str]) -> dict[str, Any]:
+    """The GEMM rate and all rows: medians over rounds in which each has a turn."""
     effort = plan.effort
     rows = {label(row.name, row.options): row for row in plan.rows}
-    jobs: dict[str, Make] = {
+    jobs: dict[str, Factory] = {
         name: partial(Training, plan.workload, row, threads=plan.threads, batches=effort.batches)
         for name, row in rows.items()
     }
     speeds: dict[str, list[float]] = {name: [] for name in rows}
-    with Crew({"matrix products": partial(Gemm, plan.threads), **jobs}, start=start) as crew:
+    with WorkerGroup({"matrix products": partial(Gemm, plan.threads), **jobs}, start=start) as workers:
         for name in rows:
-            tell(f"{name}: warming up")
-            crew.ask(name, "warm_up")
+            report(f"{name}: warming up")
+            workers.ask(name, "warm_up")
         rates = []
         for number in range(effort.rounds):
-            rates.append(crew.ask("matrix products", "rate"))
+            rates.append(workers.ask("matrix products", "rate"))
             if rates[-1] is None:
-                raise ChildFailed(crew.failures["matrix products"])
+                raise ChildFailed(workers.failures["matrix products"])
             for name in rows:
-                tell(f"{name}: round {number + 1} of {effort.rounds}")
-                speeds[name].append(crew.ask(name, "turn", effort.turn))
+                report(f"{name}: round {number + 1} of {effort.rounds}")
+                speeds[name].append(workers.ask(name, "turn", effort.turn))
         found = []
         for name, row in rows.items():
-            tell(f"{name}: counting")
-            memory, counts = crew.ask(name, "peak"), crew.ask(name, "counts")
+            report(f"{name}: counting")
+            memory, counts = workers.ask(name, "peak"), workers.ask(name, "counts")
             if counts is not None:
                 record = {"objective": row.name, "options": row.options}
                 found.append(record | figures(speeds[name], memory, counts, rates=rates, soft=speeds["soft"]))
-    failures |= crew.failures
+    failures |= workers.failures
     return {"gemm_gflops": round(median(rates), 2), "rows": found}
 
 
@@ -137,7 +139,7 @@ def figures(
     rates: Sequence[float],
     soft: Sequence[float | None],
 ) -> dict[str, Any]:
-    """A row's medians; what is relative is so within each round, where all saw the same noise."""
+    """A row's medians. Ratios are formed within each round, because all rows see the same noise there."""
     shares = [speed * counts["gflop_per_token"] / rate for speed, rate in zip(speeds, rates, strict=True)]
     costs = [own / speed for own, speed in zip(soft, speeds, strict=True) if own is not None]
     return {
@@ -149,10 +151,12 @@ def figures(
     }
 
 
-def measure_growth(plan: Plan, tell: Tell, *, start: Start, failures: dict[str, str]) -> list[dict[str, Any]]:
-    """Speed and memory at growing lengths and vocabularies, each point in a process of its own."""
+def measure_growth(
+    plan: Plan, report: Report, *, start: Start, failures: dict[str, str]
+) -> list[dict[str, Any]]:
+    """Speed and memory at growing lengths and vocabularies, each point in its own process."""
     base, effort = plan.workload.random(), plan.effort
-    sizes = [("T", n, replace(base, lengths=Same(n), batch=SENTENCES_OF_GROWTH)) for n in effort.lengths]
+    sizes = [("T", n, replace(base, lengths=FixedLength(n), batch=GROWTH_BATCH)) for n in effort.lengths]
     sizes += [("V", n, replace(base, vocabulary=n)) for n in effort.vocabularies]
     found = []
     for axis, size, workload in sizes:
@@ -160,37 +164,39 @@ def measure_growth(plan: Plan, tell: Tell, *, start: Start, failures: dict[str, 
             f"{row.name} at {axis} = {size}": partial(
                 Training, workload, row, threads=plan.threads, batches=1
             )
-            for row in plan.growing
+            for row in plan.growth_rows
         }
-        with Crew(jobs, start=start) as crew:
-            for name, row in zip(jobs, plan.growing, strict=True):
-                tell(name)
-                crew.ask(name, "warm_up")
-                speed, memory = crew.ask(name, "turn", effort.turn), crew.ask(name, "peak")
-                crew.dismiss(name)
+        with WorkerGroup(jobs, start=start) as workers:
+            for name, row in zip(jobs, plan.growth_rows, strict=True):
+                report(name)
+                workers.ask(name, "warm_up")
+                speed, memory = workers.ask(name, "turn", effort.turn), workers.ask(name, "peak")
+                workers.stop(name)
                 if memory is not None:
                     point = {"axis": axis, "size": size, "objective": row.name}
                     measured = {"tokens_per_second": round(speed, 1), "peak_memory_mb": round(memory, 1)}
                     found.append({**point, **measured})
-        failures |= crew.failures
+        failures |= workers.failures
     return found
 
 
-def measure_decode(plan: Plan, tell: Tell, *, start: Start, failures: dict[str, str]) -> list[dict[str, Any]]:
-    """Sentences a second of every way to predict, beam and batch: medians over rounds through all of them."""
+def measure_decode(
+    plan: Plan, report: Report, *, start: Start, failures: dict[str, str]
+) -> list[dict[str, Any]]:
+    """Sentences per second for every predictive, beam and batch: medians over rounds."""
     effort = plan.effort
     make = partial(Decoding, plan.workload, threads=plan.threads, sentences=effort.sentences)
     ways = list(product(plan.predict, effort.beams, effort.decode_batches))
     speeds: dict[tuple[str, int, int], list[float]] = {way: [] for way in ways}
-    # A process for each way to predict, so that one that fails does not lose the others.
-    with Crew({f"decoding {how}": make for how in plan.predict}, start=start) as crew:
+    # One process for each predictive, so that the others survive a failure.
+    with WorkerGroup({f"decoding {how}": make for how in plan.predict}, start=start) as workers:
         for _, way in product(range(effort.decode_rounds), ways):
             how, beam, batch = way
-            tell(f"decoding {how}: beam {beam}, batch {batch}")
-            speed = crew.ask(f"decoding {how}", "speed", how, beam, batch)
+            report(f"decoding {how}: beam {beam}, batch {batch}")
+            speed = workers.ask(f"decoding {how}", "speed", how, beam, batch)
             if speed is not None:
                 speeds[way].append(speed)
-    failures |= crew.failures
+    failures |= workers.failures
     return [
         {"predict": how, "beam": beam, "batch": batch, "sentences_per_second": round(median(speed), 2)}
         for (how, beam, batch), speed in speeds.items()

@@ -26,11 +26,11 @@ ROWS = (
     "relaxed",
 )
 CERTIFIED = ("marginal:tolerance=0.01", "marginal:tolerance=0.01:tail=sample")
-"""What these cost depends on how sharp the model is, so they are for trained ones."""
+"""Rows for trained models only: their cost depends on how sharp the prior is."""
 
 
 def parse_row(text: str) -> ObjectiveConfig:
-    """The objective that a row names."""
+    """The objective of one row."""
     name, *options = text.strip().split(":")
     chosen: dict[str, Any] = {"name": name}
     for option in options:
@@ -49,14 +49,14 @@ def parse_row(text: str) -> ObjectiveConfig:
 
 
 def parse_rows(text: str | None, *, trained: bool) -> list[ObjectiveConfig]:
-    """The rows asked for, each once, and soft before them all: it is what the others are compared with."""
-    asked = [*ROWS, *(CERTIFIED if trained else ())] if text is None else text.split(",")
-    rows = [parse_row("soft"), *map(parse_row, asked)]
+    """The requested rows, each once, after soft, which the others are compared with."""
+    names = [*ROWS, *(CERTIFIED if trained else ())] if text is None else text.split(",")
+    rows = [parse_row("soft"), *map(parse_row, names)]
     return list({label(row.name, row.options): row for row in rows}.values())
 
 
 def label(name: str, options: dict[str, Any]) -> str:
-    """A row as it is written."""
+    """A row as text, the inverse of `parse_row`."""
     return ":".join(
         [name, *(f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in options.items())]
     )

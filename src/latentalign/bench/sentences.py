@@ -1,4 +1,4 @@
-"""Random sentences: their lengths, their words, and a few of many that stand for all."""
+"""Random sentences: their lengths and words, and evenly spaced samples of a list."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Lengths:
-    """Tokens of source and target sentences: log-normal, correlated, within a range; </s> not counted."""
+    """Lengths of source and target sentences in tokens, without </s>: log-normal, correlated, within limits."""
 
     means: tuple[float, float] = (11.1, 11.9)
     deviations: tuple[float, float] = (3.8, 3.8)
@@ -35,8 +35,8 @@ class Lengths:
 
 
 @dataclass(frozen=True)
-class Same:
-    """Every source and, with its </s>, every target of one length."""
+class FixedLength:
+    """One length for every source and for every target with its </s>."""
 
     length: int
 
@@ -44,8 +44,8 @@ class Same:
         return np.tile([[self.length], [self.length - 1]], n)
 
 
-def zipf_corpus(lengths: Lengths | Same, sentences: int, vocabulary: int, *, seed: int) -> Corpus:
-    """Pairs of sentences whose words follow Zipf's law, specials left out; the same whenever asked."""
+def zipf_corpus(lengths: Lengths | FixedLength, sentences: int, vocabulary: int, *, seed: int) -> Corpus:
+    """Pairs of sentences whose words follow Zipf's law, without special tokens; the same for the same seed."""
     random = np.random.default_rng(seed)
     share = 1 / np.arange(1, vocabulary - EOS)
     arrays = {"lines": np.arange(1, sentences + 1)}
@@ -55,7 +55,7 @@ def zipf_corpus(lengths: Lengths | Same, sentences: int, vocabulary: int, *, see
     return Corpus(arrays, {})
 
 
-def spread(items: Sequence[T], n: int) -> list[T]:
-    """n items (or all) at even distances from the first to the last."""
+def evenly_spaced(items: Sequence[T], n: int) -> list[T]:
+    """n items, or all if there are fewer, at even distances from the first to the last."""
     n = min(n, len(items))
     return [items[(2 * i + 1) * len(items) // (2 * n)] for i in range(n)]

@@ -1,4 +1,4 @@
-"""What each process measures: matrix products, the training of one row, or decoding."""
+"""Subjects that the processes measure: matrix products, training with one objective, and decoding."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from latentalign.bench.counting import counting
-from latentalign.bench.sentences import Same, spread
+from latentalign.bench.counting import count_operations
+from latentalign.bench.sentences import FixedLength, evenly_spaced
 from latentalign.bench.workload import SOFT, Preset, Workload
 from latentalign.core.kernels.fused_softmax import aligned
 from latentalign.core.predictives import parse_predict
@@ -25,33 +25,33 @@ from latentalign.training.objective import ObjectiveConfig
 from latentalign.training.run import Run
 
 SHAPES = ((2048, 2048, 2048), (1024, 256, 7900), (512, 256, 7900))
-"""Products (m, k) (k, n): one that any library does best, and a vocabulary layer of two heights."""
+"""Products (m, k) (k, n): a large square one, and an output layer for two numbers of rows."""
 
 
 class Gemm:
-    """Float32 matrix products of the machine."""
+    """The machine's rate of float32 matrix products."""
 
     def __init__(self, threads: int, shapes: Sequence[tuple[int, int, int]] = SHAPES) -> None:
         torch.set_num_threads(threads)
         one = torch.zeros(())
         self.products = [
-            (room(m, k).normal_(), room(k, n).normal_(), room(m, n))
-            for room in (lambda rows, columns: aligned(rows, one, columns), torch.empty)
+            (allocate(m, k).normal_(), allocate(k, n).normal_(), allocate(m, n))
+            for allocate in (lambda rows, columns: aligned(rows, one, columns), torch.empty)
             for m, k, n in shapes
         ]
         self.rate(times=1)
 
     def rate(self, times: int = 5) -> float:
-        """GFLOP a second of the fastest shape, in rows that lie well and plain ones; the median of a few products."""
+        """GFLOP/s of the fastest shape, in aligned or plain memory: the median of a few products."""
         return max(self._rate(*product, times=times) for product in self.products)
 
     def _rate(self, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor, *, times: int) -> float:
-        seconds = [clocked(lambda: torch.mm(left, right, out=out)) for _ in range(times)]
+        seconds = [seconds_of(lambda: torch.mm(left, right, out=out)) for _ in range(times)]
         return 2 * left.numel() * right.shape[1] / median(seconds) / 1e9
 
 
-def clocked(work: Callable[[], Any]) -> float:
-    """Seconds that something takes."""
+def seconds_of(work: Callable[[], Any]) -> float:
+    """Time of a call in seconds."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
@@ -70,43 +70,43 @@ TOY = Preset(
     InferenceConfig(layers=1, size=1),
     vocabulary=8,
     batch=2,
-    lengths=Same(2),
+    lengths=FixedLength(2),
 )
 
 
 def trainer(task: Any, config: TrainingConfig) -> Trainer:
-    """The training loop, for single updates: these write nothing, so the run need not be there."""
+    """The training loop, for single updates. They write nothing, so the run directory need not exist."""
     return Trainer(task, Run(Path("bench")), config, metadata={})
 
 
-def load_late_parts() -> None:
-    """Load what PyTorch loads at a first update, about 90 MB, by one of a toy model."""
+def load_lazy_libraries() -> None:
+    """Make PyTorch load what it loads at the first update, about 90 MB, by updating a toy model."""
     task = TOY.task(SOFT)
     trainer(task, TOY.training()).update(task.epoch(0)[:1])
 
 
 class Training:
-    """One objective in training: updates on a few batches, evenly spread over the lengths, again and again."""
+    """Training with one objective: repeated updates on a few batches, evenly spaced over the lengths."""
 
     def __init__(self, workload: Workload, objective: ObjectiveConfig, *, threads: int, batches: int) -> None:
-        load_late_parts()
+        load_lazy_libraries()
         self.before = begin_peak()
         torch.manual_seed(0)
         task, config = workload.task(objective), workload.training()
-        torch.set_num_threads(threads)  # after the workload, which may have threads of its own
+        torch.set_num_threads(threads)  # after the workload, which may set threads itself
         lengths = task.train.lengths("source")
-        self.keys = spread(sorted(task.epoch(0), key=lambda key: float(lengths[key].mean())), batches)
+        self.keys = evenly_spaced(sorted(task.epoch(0), key=lambda key: float(lengths[key].mean())), batches)
         if any(isinstance(p, nn.UninitializedParameter) for p in task.module.parameters()):
             with torch.no_grad():  # lazy layers of a learned baseline take their shape from a first batch
                 task.module(task.batch(self.keys[0][:2]))
         self.trainer = trainer(task, config)
 
     def warm_up(self) -> None:
-        """One update, so that nothing is done for the first time later."""
+        """One update, so that no measured update is the first."""
         self.trainer.update(self.keys[:1])
 
     def turn(self, seconds: float) -> float:
-        """Target tokens a second over whole passes that take this long at least."""
+        """Target tokens per second, over as many whole passes as take at least this long."""
         tokens, start = 0, time.perf_counter()
         while True:
             tokens += sum(self.trainer.update([key]).queries for key in self.keys)
@@ -115,15 +115,15 @@ class Training:
                 return tokens / elapsed
 
     def peak(self) -> float:
-        """MB above what the process had before the model was built, PyTorch and all it loads included in that."""
+        """Peak memory in MB, less what the process used before the model was built, PyTorch included."""
         return peak_memory_mb() - self.before
 
     def counts(self) -> dict[str, float]:
-        """Per target token of a pass what is computed, and how many members a certificate visits.
+        """Operations, emissions and members visited by a certificate, per target token of a pass.
 
-        To be asked last: counting takes memory of its own.
+        Call this last: counting takes memory itself.
         """
-        with counting() as count:
+        with count_operations() as count:
             sums = [self.trainer.update([key]) for key in self.keys]
         tokens = sum(s.queries for s in sums)
         found = {
@@ -136,19 +136,19 @@ class Training:
 
 
 class Decoding:
-    """Translation of a few sentences, evenly spread over the lengths."""
+    """Translation of a few sentences, evenly spaced over the lengths."""
 
     def __init__(self, workload: Workload, *, threads: int, sentences: int) -> None:
         torch.manual_seed(0)
         self.workload = workload
         self.model, sources = workload.translation()
         torch.set_num_threads(threads)
-        self.sources = spread(sorted(sources, key=len), sentences)
+        self.sources = evenly_spaced(sorted(sources, key=len), sentences)
 
     def speed(self, predict: str, beam: int, batch: int) -> float:
-        """Sentences a second, of 16 batches at most: small ones are slow, and as telling when they are few."""
+        """Sentences per second, over at most 16 batches: small batches are slow, and a few of them suffice."""
         translate = Translator(self.model, self.workload.search(beam), parse_predict(predict))
-        sources = spread(self.sources, 16 * batch)
+        sources = evenly_spaced(self.sources, 16 * batch)
         translate(sources[:2])
         groups = [sources[start : start + batch] for start in range(0, len(sources), batch)]
-        return len(sources) / clocked(lambda: list(translate.batches(groups)))
+        return len(sources) / seconds_of(lambda: list(translate.batches(groups)))

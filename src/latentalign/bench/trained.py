@@ -1,4 +1,4 @@
-"""A run of `latentalign train` as what is trained and translated while it is measured."""
+"""A run directory of `latentalign train` as a workload to measure."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from latentalign.training.run import Run
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A run's model, settings and data."""
+    """The model, settings and data of a run."""
 
     folder: Path
     batch: int | None = None
-    """Sentences of a batch; without it as many as in the run's own training."""
+    """Sentences in a batch; None means as in the run's own training."""
 
     def check(self) -> None:
-        """Raise where files of the run or of its data cannot be used."""
+        """Raise if files of the run or its data cannot be used."""
         self.task(SOFT)
         self.translation()
 
     def config(self) -> NMTConfig:
-        """The run's recipe, in float32 on the CPU and with the rate and the batches of this measurement."""
+        """The run's recipe, in float32 on the CPU, with this measurement's learning rate and batches."""
         config = recipes.load(Run(self.folder).config, NMTConfig)
         changes: dict[str, Any] = {"learning_rate": RATE, "tensorboard": False}
         changes |= {"precision": "float32", "device": "cpu"}
@@ -44,8 +44,8 @@ class TrainedRun:
     def training(self) -> TrainingConfig:
         return self.config().training
 
-    def trained(self, objective: ObjectiveConfig) -> tuple[NMTConfig, Tokenizer, TranslationModel]:
-        """The trained model as any objective wants it; parts that it lacks, such as a q, are random."""
+    def build(self, objective: ObjectiveConfig) -> tuple[NMTConfig, Tokenizer, TranslationModel]:
+        """The trained model with the parts that an objective needs; those it lacks, such as q, are random."""
         trained = Trained.load(self.folder)
         config = self.config().model_copy(update={"objective": objective})
         model = build_model(config, trained.tokenizer)
@@ -53,12 +53,12 @@ class TrainedRun:
         return config, trained.tokenizer, model
 
     def task(self, objective: ObjectiveConfig) -> TranslationTask:
-        config, tokenizer, model = self.trained(objective)
+        config, tokenizer, model = self.build(objective)
         return TranslationTask(config, tokenizer, Run(self.folder).cache, model)
 
     def translation(self) -> tuple[TranslationModel, list[list[int]]]:
-        """The trained model with a categorical prior, and the test sentences (else those of validation)."""
-        config, tokenizer, model = self.trained(SOFT)
+        """The trained model with a categorical prior, and the test sentences, or else the validation sentences."""
+        config, tokenizer, model = self.build(SOFT)
         split = config.data.test or config.data.valid
         encoded = tokenizer.encode_source_batch(list(read_lines(split.source)))
         return model, [list(one.ids) for one in encoded if one.ids]

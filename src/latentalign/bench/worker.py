@@ -1,4 +1,4 @@
-"""Processes that each hold one thing to be measured and work only when asked, one at a time."""
+"""Processes that each hold one subject to measure and compute only when asked, one at a time."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from typing import Any, Protocol
 
 from latentalign.errors import LatentAlignError
 
-Make = Callable[[], Any]
-"""Builds what a process measures; it must be picklable, for it is called over there."""
+Factory = Callable[[], Any]
+"""Builds the subject that a process measures. It must be picklable, because the process calls it."""
 
 
 class ChildFailed(LatentAlignError):
-    """What a process could not do, by name."""
+    """A process that could not do its work; the message begins with its name."""
 
 
-class Asked(Protocol):
-    """Somebody who holds a subject and runs its methods."""
+class Worker(Protocol):
+    """Holds a subject and runs its methods."""
 
     def ready(self) -> None:
-        """Return when the subject is built and can be asked."""
+        """Wait until the subject is built."""
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        """What the subject's method returns."""
+        """The result of a method of the subject."""
 
     def close(self) -> None:
-        """No more questions."""
+        """End the work."""
 
 
-def serve(pipe: Connection, make: Make) -> None:
-    """Answer questions until the other end hangs up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to end
+def serve(pipe: Connection, make: Factory) -> None:
+    """Run methods of the subject until the other end closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when this process ends
     with suppress(EOFError, BrokenPipeError):
         fine, subject = attempt(make)
         pipe.send((fine, None if fine else subject))
         while fine:
             method, arguments = pipe.recv()
-            pipe.send(attempt(lambda: getattr(subject, method)(*arguments)))  # noqa: B023, called at once
+            pipe.send(attempt(lambda: getattr(subject, method)(*arguments)))  # noqa: B023, called immediately
 
 
 def attempt(work: Callable[[], Any]) -> tuple[bool, Any]:
-    """True and what came of it, or False and what went wrong."""
+    """True and the result, or False and the error message."""
     try:
         return True, work()
     except Exception as error:
@@ -53,21 +53,21 @@ def attempt(work: Callable[[], Any]) -> tuple[bool, Any]:
 
 
 class Child:
-    """A subject in a process of its own, started anew so that nothing of this one's memory is in it."""
+    """A subject in its own process. It is spawned, so it shares no memory with this one."""
 
-    def __init__(self, name: str, make: Make) -> None:
+    def __init__(self, name: str, make: Factory) -> None:
         context = multiprocessing.get_context("spawn")
         self.name = name
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=serve, args=(theirs, make), daemon=True)
         self.process.start()
-        theirs.close()  # so that the end of the child is the end of the pipe
+        theirs.close()  # now the pipe ends when the child ends
 
     def ready(self) -> None:
         self._answer()
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        with suppress(OSError):  # of a child that is gone; the answer says why
+        with suppress(OSError):  # the child has ended; the answer says why
             self.pipe.send((method, arguments))
         return self._answer()
 
@@ -89,41 +89,41 @@ class Child:
             self.process.join()
 
 
-class Crew:
-    """Several subjects that take turns; one that fails leaves, and its reason is kept."""
+class WorkerGroup:
+    """Several workers that take turns. One that fails is removed, and its error message is kept."""
 
-    def __init__(self, jobs: Mapping[str, Make], *, start: Callable[[str, Make], Asked] = Child) -> None:
+    def __init__(
+        self, jobs: Mapping[str, Factory], *, start: Callable[[str, Factory], Worker] = Child
+    ) -> None:
         self.failures: dict[str, str] = {}
         self.members = {name: start(name, make) for name, make in jobs.items()}
-        for name in list(
-            self.members
-        ):  # all import at the same time, and nobody computes before the last has
+        for name in list(self.members):  # all import at the same time; nobody computes before all have
             self._try(name, lambda member: member.ready())
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerGroup:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for name in list(self.members):
-            self.dismiss(name)
+            self.stop(name)
 
     def ask(self, name: str, method: str, *arguments: Any) -> Any:
-        """The answer of one member; None of one that has failed, now or before."""
+        """The result of one worker's method; None if the worker fails now or has failed before."""
         return self._try(name, lambda member: member.ask(method, *arguments))
 
-    def dismiss(self, name: str) -> None:
-        """End a member's process, which frees its memory."""
+    def stop(self, name: str) -> None:
+        """End a worker's process, which frees its memory."""
         if name in self.members:
             self.members.pop(name).close()
 
-    def _try(self, name: str, question: Callable[[Asked], Any]) -> Any:
+    def _try(self, name: str, call: Callable[[Worker], Any]) -> Any:
         if name not in self.members:
             return None
         try:
-            return question(self.members[name])
+            return call(self.members[name])
         except ChildFailed as error:
             self.failures[name] = str(error)
-            self.dismiss(name)
+            self.stop(name)
             return None

@@ -1,4 +1,4 @@
-"""What is trained and translated while it is measured: a random model on random sentences."""
+"""Workloads to measure: what is trained and translated. Presets are random models on random sentences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from torch import Tensor
 
-from latentalign.bench.sentences import Lengths, Same, zipf_corpus
+from latentalign.bench.sentences import FixedLength, Lengths, zipf_corpus
 from latentalign.search import BeamSearch
 from latentalign.tasks.nmt.data import Batch, Batches, Corpus, collate
 from latentalign.tasks.nmt.inference_network import InferenceConfig
@@ -19,49 +19,49 @@ from latentalign.training.loop import TrainingConfig
 from latentalign.training.objective import ObjectiveConfig
 
 POOL = 100
-"""Batches that sentences are sorted in, as in training."""
+"""Number of batches whose sentences are sorted by length together, as in training."""
 RATE = 1e-9
-"""The learning rate: an update costs what it always does, and the model stays as sharp as it was."""
+"""A learning rate so small that the model stays as it is, at the full cost of an update."""
 SOFT = ObjectiveConfig(name="soft")
 MULTI30K = Lengths()
 
 
 class Workload(Protocol):
-    """Something to train on and to translate; picklable, and the same in every process."""
+    """A model with sentences to train on and to translate; picklable, and the same in every process."""
 
     def task(self, objective: ObjectiveConfig) -> Any:
-        """What the training loop needs."""
+        """The task that the training loop trains."""
 
     def training(self) -> TrainingConfig:
-        """How an update is made."""
+        """Settings of the training loop."""
 
     def translation(self) -> tuple[TranslationModel, list[list[int]]]:
         """A model and source sentences."""
 
     def search(self, beam: int) -> BeamSearch:
-        """How sentences are translated."""
+        """The search that translates."""
 
     def random(self) -> Preset:
-        """Random sentences for a model of the same sizes."""
+        """A random model of the same sizes, with random sentences."""
 
     def about(self) -> dict[str, Any]:
-        """What a reader must know of it."""
+        """Facts that a reader of the results needs."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A random model on random sentences: nothing needs to be there."""
+    """A random model on random sentences; it needs no files."""
 
     model: ModelConfig
     inference: InferenceConfig
     vocabulary: int = 7900
-    """Of either side."""
+    """Size of each side's vocabulary."""
     batch: int = 192
-    lengths: Lengths | Same = MULTI30K
+    lengths: Lengths | FixedLength = MULTI30K
     seed: int = 0
 
     def corpus(self) -> Corpus:
-        """As many sentences as are sorted by length at once in training."""
+        """As many sentences as training sorts by length together."""
         return zipf_corpus(self.lengths, POOL * self.batch, self.vocabulary, seed=self.seed)
 
     def build(self, objective: ObjectiveConfig) -> TranslationModel:
@@ -82,7 +82,7 @@ class Preset:
         return self.build(SOFT), [corpus.source(i).tolist() for i in range(len(corpus))]
 
     def search(self, beam: int) -> BeamSearch:
-        """Outputs as long as their source and its </s>: by itself a random model hardly ever ends."""
+        """A search whose outputs are as long as their source with </s>, as a random model hardly ever ends one."""
         return BeamSearch(beam=beam, max_length_ratio=1.0, max_length_extra=1)
 
     def random(self) -> Preset:
@@ -95,7 +95,7 @@ class Preset:
 
 
 class RandomTask:
-    """Model, objective and random sentences, as the training loop asks for them."""
+    """Model, objective and random sentences for the training loop."""
 
     def __init__(self, module: LossModule, corpus: Corpus, batch: int) -> None:
         self.module, self.train, self.size = module, corpus, batch
