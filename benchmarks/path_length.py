@@ -92,8 +92,9 @@ def follow(work: Callable[[], Any]) -> CallPath:
 def training_forward(run: Path) -> Callable[[], Any]:
     """The forward pass of model and objective for one batch."""
     from latentalign.tasks.nmt.data import Batch
-    from latentalign.tasks.nmt.task import LossModule, Trained
+    from latentalign.tasks.nmt.task import Trained
     from latentalign.training.objective import ObjectiveConfig
+    from latentalign.training.session import LossModule
 
     model = Trained.load(run).model.train()
     loss = LossModule(model, ObjectiveConfig(name="variational-sample").build())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +70,8 @@ class TrainedRun:
         config = self.config()
         inference = config.inference.model_copy(update={"kind": "network"})
         size = Tokenizer.load(Run(self.folder).tokenizer).target_size
-        batch = {} if self.batch is None else {"batch": self.batch}
-        return Preset(config.model, inference, size, **batch)
+        preset = Preset(config.model, inference, size)
+        return preset if self.batch is None else replace(preset, batch=self.batch)
 
     def about(self) -> dict[str, Any]:
         training = self.training()

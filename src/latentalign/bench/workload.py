@@ -14,9 +14,9 @@ from latentalign.search import BeamSearch
 from latentalign.tasks.nmt.data import Batch, Batches, Corpus, collate
 from latentalign.tasks.nmt.inference_network import InferenceConfig
 from latentalign.tasks.nmt.model import ModelConfig, TranslationModel
-from latentalign.tasks.nmt.task import LossModule
 from latentalign.training.loop import TrainingConfig
 from latentalign.training.objective import ObjectiveConfig
+from latentalign.training.session import LossModule
 
 POOL = 100
 """Number of batches whose sentences are sorted by length together, as in training."""
