@@ -234,7 +234,8 @@ def _gold_faults(name: str, split: SplitConfig) -> Iterator[Fault]:
         number, source, target = stray[0]
         text = (
             f"{len(stray)} links of {split.gold} point outside their sentences, for example {source}-{target} "
-            f"(counted from 0) in sentence {number}; are the sides swapped, or do the links count from 1 (data.{name}.gold_one_based)?"
+            f"(counted from 0) in sentence {number}; are the sides swapped, or do the links count from 1 "
+            f"(data.{name}.gold_one_based)?"
         )
         yield Fault("stray_links", len(stray), lines, len(stray) > STRAY * links, text)
     if lacks_zero(gold):

@@ -1,15 +1,16 @@
-"""Readers of word-alignment files: Pharaoh lines with every mark in use, and the NAACL `.wa` layout."""
+"""Readers of word-alignment files: Pharaoh lines with all common marks, and the NAACL `.wa` format."""
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from latentalign.errors import InputError, StorageError
+from latentalign.errors import InputError
+from latentalign.storage import read_input
 from latentalign.tasks.nmt.links import Gold, Links
 
-LARGEST = 999_999  # of a word position or sentence number: what is larger is a damaged file, not a text
-_LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")  # [0-9], because \d and int() take digits of every script
+LARGEST = 999_999  # largest word position and sentence number; a larger one means that the file is damaged
+_LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")  # not \d, which matches the digits of every script
 _NUMBER = re.compile(r"[0-9]+")
 _CONFIDENCE = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _PHARAOH = "expected links such as 3-4 (sure), 3?4 or 3p4 (possible)"
@@ -18,7 +19,7 @@ _WA = "expected `sentence source target`, then optionally S or P, then optionall
 
 @dataclass(frozen=True)
 class _Line:
-    where: str  # file:line, as messages give it
+    where: str  # file:line, for messages
     fields: list[str]
 
     def error(self, token: str, expected: str) -> InputError:
@@ -26,62 +27,57 @@ class _Line:
         return InputError(f"{self.where}: {shown!r}: {expected}")
 
 
-def read_gold(
-    path: str | os.PathLike[str], *, one_based: bool | None = None, sentences: int | None = None
-) -> list[Gold]:
-    """The human links of every sentence of a file, in any dialect in use.
+def read_gold(path: str | Path, *, one_based: bool | None = None, sentences: int | None = None) -> list[Gold]:
+    """The gold links of every sentence of a file.
 
-    Pharaoh: a line per sentence of `i-j` (sure) and `i?j` or `ipj` (possible) links, where all lines may
-    begin with a sentence number. These count from 0 unless `one_based` is True: a file that counts from 1
-    cannot be told from one in which no first word is linked (`lacks_zero` notices both). NAACL `.wa`: a
-    line per link, `sentence source target [S|P] [confidence]`, always counted from 1; sentences without
-    links are left out there, so give `sentences` to have those at the end, too.
+    Pharaoh files have one line per sentence with links `i-j` (sure) and `i?j` or `ipj` (possible). All lines may
+    begin with a sentence number. Words are counted from 0 unless `one_based` is True. A file that counts from 1
+    cannot be distinguished from one in which no first word is linked (`lacks_zero` detects both). NAACL `.wa`
+    files have one line per link, `sentence source target [S|P] [confidence]`, and always count from 1. They omit
+    sentences without links, so pass `sentences` to get those at the end too.
     """
-    lines = _lines(path)
+    lines = _read_fields(path)
     if _is_wa(lines):
-        return _wa(lines, sentences)
+        return _parse_wa(lines, sentences)
     gold = [
         Gold(
             sure=frozenset(link for link, mark in links if mark == "-"),
             possible=frozenset(link for link, _ in links),
         )
-        for links in _pharaoh(lines, first=int(bool(one_based)), marks="-?p")
+        for links in _parse_pharaoh(lines, first=int(bool(one_based)), marks="-?p")
     ]
     if sentences is not None and len(gold) != sentences:
-        raise InputError(f"{path}: {len(gold)} lines of links for {sentences} sentences; expected one each")
+        raise InputError(
+            f"{path}: {len(gold)} lines of links for {sentences} sentences; expected one line per sentence"
+        )
     return gold
 
 
-def read_links(path: str | os.PathLike[str], *, one_based: bool = False) -> list[Links]:
-    """The predicted links of every sentence: Pharaoh lines of `i-j`, with or without sentence numbers."""
-    lines = _lines(path)
+def read_links(path: str | Path, *, one_based: bool = False) -> list[Links]:
+    """The predicted links of every sentence: Pharaoh lines with `i-j`, with or without sentence numbers."""
+    lines = _read_fields(path)
     if _is_wa(lines):
         line = next(line for line in lines if line.fields)
         raise line.error(line.fields[1], "expected links such as 3-4, one line per sentence")
     return [
-        frozenset(link for link, _ in links) for links in _pharaoh(lines, first=int(one_based), marks="-")
+        frozenset(link for link, _ in links)
+        for links in _parse_pharaoh(lines, first=int(one_based), marks="-")
     ]
 
 
-def _lines(path: str | os.PathLike[str]) -> list[_Line]:
-    """The fields of every line; only b"\\n" ends a line and only spaces and tabs part fields."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError) as error:
-        # A ValueError: a name that no file can have, say with a NUL in it.
-        raise InputError(f"{path}: no such file of word alignments; check the path") from error
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+def _read_fields(path: str | Path) -> list[_Line]:
+    """The fields of every line. Only b"\\n" ends a line, and only spaces and tabs separate fields."""
+    data = read_input(path, "a file of word links")
     pieces = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if not pieces[-1]:
-        pieces.pop()  # what follows the last line end is not a line
+        pieces.pop()  # nothing follows the last line end
     return [
-        _line(piece.removesuffix(b"\r"), f"{path}:{number}") for number, piece in enumerate(pieces, start=1)
+        _split_line(piece.removesuffix(b"\r"), f"{path}:{number}")
+        for number, piece in enumerate(pieces, start=1)
     ]
 
 
-def _line(raw: bytes, where: str) -> _Line:
+def _split_line(raw: bytes, where: str) -> _Line:
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -90,56 +86,61 @@ def _line(raw: bytes, where: str) -> _Line:
 
 
 def _is_wa(lines: list[_Line]) -> bool:
-    """Whether the first line with content is a `.wa` line: only there is the second field a bare number."""
+    """Whether the first line with content is a `.wa` line, whose second field is a plain number."""
     first = next((line.fields for line in lines if line.fields), [])
     return len(first) > 1 and all(_NUMBER.fullmatch(number) for number in first[:2])
 
 
-def _pharaoh(lines: list[_Line], *, first: int, marks: str) -> Iterator[list[tuple[tuple[int, int], str]]]:
-    """The (link, mark) pairs of every line; an empty line is a sentence without links."""
+def _parse_pharaoh(
+    lines: list[_Line], *, first: int, marks: str
+) -> Iterator[list[tuple[tuple[int, int], str]]]:
+    """The (link, mark) pairs of every line. An empty line is a sentence without links."""
     opening = next((line.fields[0] for line in lines if line.fields), "")
     numbered, last = bool(_NUMBER.fullmatch(opening)), -1
     for line in lines:
         fields = line.fields
         if numbered and fields:
-            last, fields = _sentence_number(line, last), fields[1:]
-        yield [_link(line, token, first=first, marks=marks) for token in fields]
+            last, fields = _parse_sentence_number(line, last), fields[1:]
+        yield [_parse_link(line, token, first=first, marks=marks) for token in fields]
 
 
-def _sentence_number(line: _Line, last: int) -> int:
-    """The number a line begins with; it must increase, as shuffled lines would be scored wrongly."""
+def _parse_sentence_number(line: _Line, last: int) -> int:
+    """The number at the start of a line. It must increase, because shuffled lines would be scored wrongly."""
     token = line.fields[0]
-    expected = f"expected a sentence number above {last}, because all lines are numbered, in order"
+    expected = f"expected a sentence number above {last}, because lines are numbered in order"
     if not _NUMBER.fullmatch(token) or len(token) > 18 or int(token) <= last:
         raise line.error(token, expected)
     return int(token)
 
 
-def _link(line: _Line, token: str, *, first: int, marks: str) -> tuple[tuple[int, int], str]:
+def _parse_link(line: _Line, token: str, *, first: int, marks: str) -> tuple[tuple[int, int], str]:
     match = _LINK.fullmatch(token)
     if match is None:
         raise line.error(token, _PHARAOH if len(marks) > 1 else "expected links such as 3-4")
     source, mark, target = match.groups()
     if mark not in marks:
-        raise line.error(token, "expected links such as 3-4: only gold links are sure or possible")
-    return (_position(line, token, source, first=first), _position(line, token, target, first=first)), mark
+        raise line.error(token, "expected links such as 3-4; only gold links are marked as sure or possible")
+    return (
+        _parse_position(line, token, source, first=first),
+        _parse_position(line, token, target, first=first),
+    ), mark
 
 
-def _position(line: _Line, token: str, digits: str, *, first: int) -> int:
-    """A position counted from 0, of digits that count from `first`."""
+def _parse_position(line: _Line, token: str, digits: str, *, first: int) -> int:
+    """A position counted from 0, from digits that count from `first`."""
     digits = digits.lstrip("0") or "0"
     if len(digits) > len(str(LARGEST)) or int(digits) < first:
-        raise line.error(token, f"expected numbers from {first} to {LARGEST}: counting starts at {first}")
+        raise line.error(token, f"expected numbers from {first} to {LARGEST}")
     return int(digits) - first
 
 
-def _wa(lines: list[_Line], sentences: int | None) -> list[Gold]:
-    """The sentences 1, 2, ... of a `.wa` file, those without a link included; blank lines mean nothing."""
+def _parse_wa(lines: list[_Line], sentences: int | None) -> list[Gold]:
+    """The sentences 1, 2, ... of a `.wa` file, including those without links. Blank lines are ignored."""
     sure: dict[int, set[tuple[int, int]]] = {}
     possible: dict[int, set[tuple[int, int]]] = {}
     for line in lines:
         if line.fields:
-            sentence, link, mark = _wa_link(line)
+            sentence, link, mark = _parse_wa_link(line)
             (possible if mark == "P" else sure).setdefault(sentence, set()).add(link)
             if sentences is not None and sentence >= sentences:
                 raise line.error(line.fields[0], f"expected a sentence number of at most {sentences}")
@@ -150,8 +151,8 @@ def _wa(lines: list[_Line], sentences: int | None) -> list[Gold]:
     return gold
 
 
-def _wa_link(line: _Line) -> tuple[int, tuple[int, int], str]:
-    """Sentence, link and mark of one `.wa` line; what has no mark is sure."""
+def _parse_wa_link(line: _Line) -> tuple[int, tuple[int, int], str]:
+    """Sentence, link and mark of one `.wa` line. A link without a mark is sure."""
     numbers, rest = line.fields[:3], line.fields[3:]
     for token in numbers:
         if not _NUMBER.fullmatch(token):
@@ -163,5 +164,5 @@ def _wa_link(line: _Line) -> tuple[int, tuple[int, int], str]:
         rest.pop(0)
     if rest:
         raise line.error(rest[0], _WA)
-    sentence, source, target = (_position(line, token, token, first=1) for token in numbers)
+    sentence, source, target = (_parse_position(line, token, token, first=1) for token in numbers)
     return sentence, (source, target), mark
