@@ -8,7 +8,7 @@ import pytest
 
 from latentalign.data import daquar
 from latentalign.errors import InputError, StorageError
-from latentalign.tasks.vqa.questions import matched, read_annotations, read_questions
+from latentalign.tasks.vqa.questions import match_annotations, read_annotations, read_questions
 
 PAIRS = """\
 what is on the  right side of the table in the image1 ?
@@ -52,7 +52,7 @@ def test_pairs_become_questions_and_annotations(source, tmp_path):
     read = {
         split: [
             (pair[0].question_id, pair[0].image_id, pair[0].question, pair[1].answers)
-            for pair in matched(
+            for pair in match_annotations(
                 read_questions(out / f"questions.{split}.json"),
                 read_annotations(out / f"annotations.{split}.json"),
             )
@@ -166,7 +166,7 @@ def test_the_published_files_split_into_disjoint_images(corpora, tmp_path):
     assert parts["valid"] == daquar.Part(questions=611, several=61, images=75)
     images = {}
     for split in daquar.SPLITS:
-        pairs = matched(
+        pairs = match_annotations(
             read_questions(tmp_path / f"questions.{split}.json"),
             read_annotations(tmp_path / f"annotations.{split}.json"),
         )

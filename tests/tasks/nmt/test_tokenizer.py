@@ -226,7 +226,7 @@ def test_a_damaged_file_is_a_checkpoint_error_that_names_it(bpe, tmp_path):
         with pytest.raises(CheckpointError, match=expected) as caught:
             Tokenizer.load(path)
         assert str(path) in str(caught.value)
-    with pytest.raises(CheckpointError, match="cannot be read"):
+    with pytest.raises(CheckpointError, match="is missing"):
         Tokenizer.load(tmp_path / "absent.json")
 
 
@@ -234,7 +234,7 @@ def test_a_file_without_words_teaches_nothing(files, tmp_path):
     blank = tmp_path / "blank"
     blank.write_text("\n \n")
     for kind in ("bpe", "words"):
-        with pytest.raises(InputError, match=rf"{blank}: no text"):
+        with pytest.raises(InputError, match=rf"{blank}: there is no text"):
             Tokenizer.learn(TokenizerConfig(kind=kind), files[0], blank)
     with pytest.raises(InputError, match="no such file"):
         Tokenizer.learn(TokenizerConfig(), files[0], tmp_path / "absent")

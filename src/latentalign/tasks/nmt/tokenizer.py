@@ -1,11 +1,10 @@
-"""Text to subword ids and back, keeping the whitespace word to which every subword belongs.
+"""Text to subword ids and back. The word that each subword belongs to is always known.
 
-Three kinds: `bpe` learns subwords, `words` takes whitespace-separated words as they are, `segmented` takes
-text that was cut with `@@ ` beforehand. Words are what `str.split` finds; nothing else of the text is
-changed (no Unicode normalisation), except that `lowercase` lowers it.
+There are three kinds: `bpe` learns subwords, `words` uses whitespace-separated words, and `segmented` reads text
+that was segmented with `@@ ` before. Words are what `str.split` finds. The text is not changed otherwise (no
+Unicode normalisation), except that `lowercase` lowers it.
 """
 
-import hashlib
 import json
 import re
 from collections import Counter
@@ -22,7 +21,7 @@ from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
 from latentalign.config import Section
 from latentalign.errors import CheckpointError, InputError
-from latentalign.storage import write_bytes
+from latentalign.storage import read_saved, sha256, write_bytes
 from latentalign.textfiles import count_lines, read_lines
 
 PAD, UNK, BOS, EOS = range(4)
@@ -61,80 +60,81 @@ class TokenizerConfig(Section):
 
 @dataclass(frozen=True)
 class Encoded:
-    """One line: its subwords, and for each the position of its word in the line."""
+    """The subwords of one line, and for each the position of its word in the line."""
 
     ids: list[int]
     words: list[int]
 
 
 class Words:
-    """Whitespace-separated words as they stand: the most frequent have an id, the others are unknown."""
+    """Whitespace-separated words. The most frequent ones have an id, the others are unknown."""
 
     def units(self, line: str) -> list[str]:
-        """What stands between the spaces of a line; each is turned into ids by itself."""
+        """The parts of a line between spaces. Each is encoded on its own."""
         return line.split()
 
     def learn(self, config: TokenizerConfig, corpus: Iterable[list[str]]) -> tokenizers.Tokenizer:
-        """The vocabulary of a corpus of units, which may be read more than once."""
+        """Learn the vocabulary of a corpus of units. The corpus may be read more than once."""
         counts = Counter(chain.from_iterable(corpus))
         words = (
-            word for word in _ranked(counts) if counts[word] >= config.min_count and word not in SPECIALS
+            word
+            for word in _by_frequency(counts)
+            if counts[word] >= config.min_count and word not in SPECIALS
         )
         entries = [*SPECIALS, *islice(words, config.vocab_size - len(SPECIALS))]
         model = models.WordLevel({word: token for token, word in enumerate(entries)}, unk_token=SPECIALS[UNK])
         return tokenizers.Tokenizer(model)
 
     def words_of_units(self, units: Sequence[str]) -> Sequence[int]:
-        """For each unit the position of its word."""
+        """The position of the word of each unit."""
         return range(len(units))
 
     def words_of_pieces(self, pieces: Sequence[str]) -> Sequence[int]:
-        """For each piece, of which units are made, the position of its word."""
+        """The position of the word of each piece. Units consist of pieces."""
         return self.words_of_units(pieces)
 
     def join(self, units: Sequence[str]) -> str:
-        """Units put together into words."""
+        """Join units to words."""
         return " ".join(units)
 
     def text(self, ids: list[int], vocabulary: tokenizers.Tokenizer) -> str:
-        """The text that ids stand for."""
-        return self.join([vocabulary.id_to_token(token) for token in ids])
+        """Decode ids to text."""
+        return self.join(_pieces(vocabulary, ids))
 
 
 class Segmented(Words):
-    """Pieces as they stand, of which all but the last of a word end in @@; words are counted joined."""
+    """Pieces of text that is segmented already. All pieces of a word except the last end in @@."""
 
     def words_of_units(self, units: Sequence[str]) -> Sequence[int]:
-        """For each piece the number of words that ended before it."""
+        """The number of words that ended before each piece."""
         ended = accumulate((not unit.endswith("@@") for unit in units), initial=0)
         last = max(0, len(self.join(units).split()) - 1)
         return [min(number, last) for number, _ in zip(ended, units, strict=False)]
 
     def join(self, units: Sequence[str]) -> str:
-        """Pieces put together into words, without the marks."""
+        """Join pieces to words and remove the marks."""
         return re.sub(r"@@( |$)", "", " ".join(units)).strip()
 
 
 class Bpe(Words):
-    """Byte pair encoding that loses nothing but runs of whitespace.
+    """Byte pair encoding that loses nothing except repeated whitespace.
 
-    A piece that begins a word carries the space before it, which no word can contain, and characters
-    outside the alphabet are spelt as bytes. Punctuation and symbols never join letters, so that "Hund."
-    and "Hund" share a piece.
+    A piece that begins a word starts with a space, which no word can contain. Characters outside the alphabet are
+    encoded as bytes. Punctuation and symbols are never merged with letters, so "Hund." and "Hund" share a piece.
     """
 
     def units(self, line: str) -> list[str]:
-        """Words, each with a space before it."""
+        """The words of a line, each with a space before it."""
         return [f" {word}" for word in line.split()]
 
     def learn(self, config: TokenizerConfig, corpus: Iterable[list[str]]) -> tokenizers.Tokenizer:
-        """An alphabet that takes at most half of the room, and merges for the rest."""
+        """Learn an alphabet that uses at most half of the vocabulary, and merges for the rest."""
         counts: Counter[str] = Counter()
         for units in corpus:
             counts.update("".join(units))
         room = config.vocab_size - len(SPECIALS) - len(BYTES)
-        # The library breaks ties by chance where it limits the alphabet; here the code point decides.
-        alphabet = [" ", *islice((char for char in _ranked(counts) if char != " "), room // 2)]
+        # The library breaks ties at random when it limits the alphabet. Here the code point decides.
+        alphabet = [" ", *islice((char for char in _by_frequency(counts) if char != " "), room // 2)]
         learned = tokenizers.Tokenizer(models.BPE(unk_token=SPECIALS[UNK], byte_fallback=True))
         learned.pre_tokenizer = pre_tokenizers.Split(Regex(r" ?(?:[\p{P}\p{S}]|[^ \p{P}\p{S}]+)"), "isolated")
         learned.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
@@ -150,7 +150,7 @@ class Bpe(Words):
         return learned
 
     def words_of_pieces(self, pieces: Sequence[str]) -> Sequence[int]:
-        """For each piece the position of its word; a space alone belongs to the word that follows."""
+        """The position of the word of each piece. A single space belongs to the word that follows."""
         positions, position, begins = [], -1, True
         for piece in pieces:
             begins = begins or piece[0] == " " or piece == "<0x20>"
@@ -160,11 +160,12 @@ class Bpe(Words):
         return [max(0, min(place, position)) for place in positions]
 
     def text(self, ids: list[int], vocabulary: tokenizers.Tokenizer) -> str:
-        """The text on one line: a model may spell any character in bytes, but a line break must not get out."""
-        # A space spelt as a byte ends a word too, even amid bytes that make no character.
+        """Decode ids to one line. A model may generate the bytes of a line break; it is replaced."""
+        # A space that is encoded as a byte ends a word too, even between bytes that form no character.
         byte, space = (vocabulary.token_to_id(piece) for piece in ("<0x20>", " "))
-        spelt = vocabulary.decode([space if token == byte else token for token in ids], False)
-        return " ".join(re.sub(r"[^\S ]", "\ufffd", spelt).split())
+        spaced = [space if token == byte and space is not None else token for token in ids]
+        text = vocabulary.decode(spaced, False)
+        return " ".join(re.sub(r"[^\S ]", "\ufffd", text).split())
 
 
 SCHEMES: dict[str, Words] = {"bpe": Bpe(), "words": Words(), "segmented": Segmented()}
@@ -172,7 +173,7 @@ SCHEMES: dict[str, Words] = {"bpe": Bpe(), "words": Words(), "segmented": Segmen
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """Two vocabularies, or twice the same, with the specials of `SPECIALS` first in both."""
+    """A source and a target vocabulary, which may be the same. Both start with the special tokens `SPECIALS`."""
 
     kind: Kind
     lowercase: bool
@@ -181,103 +182,94 @@ class Tokenizer:
 
     @classmethod
     def learn(cls, config: TokenizerConfig, source: Path | str, target: Path | str) -> "Tokenizer":
-        """Vocabularies of two files of text."""
+        """Learn the vocabularies of two text files."""
         groups = [[source, target]] if config.joint else [[source], [target]]
         learned = [_learn(config, paths) for paths in groups]
         return cls(config.kind, config.lowercase, learned[0], learned[-1])
 
     @property
     def source_size(self) -> int:
-        """Entries of the source vocabulary."""
+        """Number of entries of the source vocabulary."""
         return self._source.get_vocab_size()
 
     @property
     def target_size(self) -> int:
-        """Entries of the target vocabulary."""
+        """Number of entries of the target vocabulary."""
         return self._target.get_vocab_size()
 
     def words(self, line: str) -> list[str]:
-        """The words of a line to which `Encoded.words` refers; those of segmented text are put together."""
+        """The words of a line that `Encoded.words` refers to. Words of segmented text are joined."""
         return self._scheme.join(self._units(line)).split()
 
     def encode_source(self, line: str) -> Encoded:
-        """Subwords of a source line; no special is added."""
+        """Subwords of a source line, without special tokens."""
         return self.encode_source_batch([line])[0]
 
     def encode_target(self, line: str) -> Encoded:
-        """Subwords of a target line; no special is added."""
+        """Subwords of a target line, without special tokens."""
         return self.encode_target_batch([line])[0]
 
     def encode_source_batch(self, lines: Sequence[str]) -> list[Encoded]:
         """Subwords of source lines."""
-        return self._encoded(lines, self._source)
+        return self._encode(lines, self._source)
 
     def encode_target_batch(self, lines: Sequence[str]) -> list[Encoded]:
         """Subwords of target lines."""
-        return self._encoded(lines, self._target)
+        return self._encode(lines, self._target)
 
     def source_ids(self, lines: Sequence[str]) -> list[list[int]]:
-        """Only the ids of source lines: the fast way through a large file."""
+        """Ids of source lines, without word positions. This is faster for large files."""
         return [list(chain(*row)) for row in self._ids(lines, self._source)]
 
     def target_ids(self, lines: Sequence[str]) -> list[list[int]]:
-        """Only the ids of target lines."""
+        """Ids of target lines, without word positions."""
         return [list(chain(*row)) for row in self._ids(lines, self._target)]
 
     def decode_target(self, ids: Sequence[int]) -> str:
-        """The text of target ids, words put together; specials vanish but for <unk>, which stays visible."""
+        """Decode target ids to text. Special tokens are removed, except <unk>, which stays visible."""
         return self._scheme.text([int(token) for token in ids if token > EOS or token == UNK], self._target)
 
     def target_words(self, ids: Sequence[int]) -> list[int]:
-        """For each target id the position of its word in `decode_target(ids)`; no <pad>, <s>, </s> in ids."""
-        return list(self._scheme.words_of_pieces([self._target.id_to_token(int(token)) for token in ids]))
+        """The position of the word of each target id in `decode_target(ids)`; ids without <pad>, <s> and </s>."""
+        return list(self._scheme.words_of_pieces(_pieces(self._target, ids)))
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Source ids for people to look at; the space before a word is shown as a low bar."""
-        return [self._source.id_to_token(int(token)).replace(" ", "\u2581") for token in ids]
+        """Source ids as readable pieces. The space before a word is shown as a low bar."""
+        return [piece.replace(" ", "\u2581") for piece in _pieces(self._source, ids)]
 
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Target ids for people to look at."""
-        return [self._target.id_to_token(int(token)).replace(" ", "\u2581") for token in ids]
+        """Target ids as readable pieces. The space before a word is shown as a low bar."""
+        return [piece.replace(" ", "\u2581") for piece in _pieces(self._target, ids)]
 
     def fingerprint(self) -> str:
-        """SHA-256 of all that decides how text becomes ids."""
-        return _sha256(self._content())
+        """SHA-256 of everything that determines how text is encoded."""
+        return _digest(self._content())
 
     def save(self, path: Path | str) -> None:
-        """Write one JSON file, whole or not at all."""
+        """Write one JSON file, completely or not at all."""
         write_bytes(Path(path), self._bytes())
 
     @classmethod
     def load(cls, path: Path | str) -> "Tokenizer":
-        """The tokenizer that `save` wrote; a CheckpointError if the file is not that any more."""
+        """The tokenizer that `save` wrote; a CheckpointError if the file has changed."""
+        path = Path(path)
+        raw = read_saved(path)
         try:
-            raw = Path(path).read_bytes()
             content = json.loads(raw)
-        except OSError as error:
-            raise CheckpointError(f"{path}: cannot be read: {error.strerror or error}") from error
         except (ValueError, RecursionError) as error:
             raise CheckpointError(f"{path}: checksum mismatch: damaged, not JSON: {error}") from None
-        if not isinstance(content, dict):
-            raise CheckpointError(f"{path}: checksum mismatch: not a tokenizer of latentalign")
-        rest = {key: value for key, value in content.items() if key != "sha256"}
-        doubt = "" if content.get("sha256") == _sha256(rest) else "checksum mismatch: "
-        if content.get("format") != FORMAT:
-            raise CheckpointError(f"{path}: {doubt}not a tokenizer of latentalign")
-        if content.get("version") != VERSION:
-            raise CheckpointError(
-                f"{path}: {doubt}version {content.get('version')}, but only version {VERSION} is known"
-            )
+        doubt = _check_header(path, content)
         try:
             source = content["source"]
             loaded = cls(content["kind"], content["lowercase"], source, content["target"] or source)
             intact = raw == loaded._bytes()
-            sound = intact and loaded.kind in SCHEMES and _sound(loaded._source) and _sound(loaded._target)
+            vocabularies = (loaded._source, loaded._target)
+            valid = intact and loaded.kind in SCHEMES and all(map(_is_valid, vocabularies))
         except Exception as error:  # the tokenizers library raises nothing more precise
             raise CheckpointError(f"{path}: {doubt}damaged: {type(error).__name__}: {error}") from None
         if not intact:
-            raise CheckpointError(f"{path}: checksum mismatch: damaged, other bytes than were written")
-        if not sound:
+            raise CheckpointError(f"{path}: checksum mismatch: damaged, the bytes have changed")
+        if not valid:
             raise CheckpointError(f"{path}: not as this program writes it: unknown kind, or ids with gaps")
         return loaded
 
@@ -291,7 +283,7 @@ class Tokenizer:
         return self._source if same else tokenizers.Tokenizer.from_str(self.target_json)
 
     def _content(self) -> dict[str, Any]:
-        """What is saved, without its checksum; the target is null where it equals the source."""
+        """The saved document without its checksum. The target is null if it equals the source."""
         target = None if self.source_json == self.target_json else self.target_json
         own = {"format": FORMAT, "version": VERSION}
         return {
@@ -303,7 +295,7 @@ class Tokenizer:
         }
 
     def _bytes(self) -> bytes:
-        """The file, the same bytes for the same tokenizer."""
+        """The content of the file: equal bytes for equal tokenizers."""
         return json.dumps({**self._content(), "sha256": self.fingerprint()}).encode()
 
     @property
@@ -313,8 +305,8 @@ class Tokenizer:
     def _units(self, line: str) -> list[str]:
         return self._scheme.units(line.lower() if self.lowercase else line)
 
-    def _encoded(self, lines: Sequence[str], vocabulary: tokenizers.Tokenizer) -> list[Encoded]:
-        """Ids with the positions of their words."""
+    def _encode(self, lines: Sequence[str], vocabulary: tokenizers.Tokenizer) -> list[Encoded]:
+        """Ids of lines and the positions of their words."""
         encoded = []
         for line, row in zip(lines, self._ids(lines, vocabulary), strict=True):
             places = self._scheme.words_of_units(self._units(line))
@@ -323,7 +315,7 @@ class Tokenizer:
         return encoded
 
     def _ids(self, lines: Sequence[str], vocabulary: tokenizers.Tokenizer) -> list[list[list[int]]]:
-        """Ids of each unit of each line; a unit that comes again in these lines is encoded once."""
+        """Ids of each unit of each line. A repeated unit is encoded only once."""
         rows = [self._units(line) for line in lines]
         distinct = list(dict.fromkeys(chain.from_iterable(rows)))
         try:
@@ -331,9 +323,9 @@ class Tokenizer:
         except TypeError:
             bad = next(unit for unit in distinct if re.search("[\ud800-\udfff]", unit))
             raise InputError(
-                f"text with a lone surrogate, which is no character: {bad.strip()!a:.80}"
+                f"the text contains a lone surrogate, which is not a character: {bad.strip()!a:.80}"
             ) from None
-        # A word that is spelt like a special, say </s>, is unknown rather than the end of the sentence.
+        # A word that is written like a special token, for example </s>, is unknown. It does not end the sentence.
         found = ([token if token > EOS else UNK for token in encoding.ids] for encoding in batch)
         ids = dict(zip(distinct, found, strict=True))
         return [[ids[unit] for unit in row] for row in rows]
@@ -341,7 +333,7 @@ class Tokenizer:
 
 @dataclass(frozen=True)
 class _Sample:
-    """Units of lines spread evenly over files, `max_lines` of each at most; may be read more than once."""
+    """Units of at most `max_lines` lines of each file, spread evenly. It may be read more than once."""
 
     config: TokenizerConfig
     paths: Sequence[Path | str]
@@ -356,30 +348,50 @@ class _Sample:
                 words += len(units)
                 yield units
             if words == 0:
-                raise InputError(f"{path}: no text to learn a vocabulary from")
+                raise InputError(f"{path}: there is no text to learn a vocabulary from")
 
 
-def _sound(vocabulary: tokenizers.Tokenizer) -> bool:
-    """Whether the specials come first, every id below the size is that of one entry, and any text has ids."""
-    vocabulary.encode(" \ufdd0")  # which no text holds; raises where there is no way to say "unknown"
+def _check_header(path: Path, content: Any) -> str:
+    """Raise unless a document is a tokenizer of a known version. Return the words for a wrong checksum, or ""."""
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path}: checksum mismatch: not a tokenizer of latentalign")
+    rest = {key: value for key, value in content.items() if key != "sha256"}
+    doubt = "" if content.get("sha256") == _digest(rest) else "checksum mismatch: "
+    if content.get("format") != FORMAT:
+        raise CheckpointError(f"{path}: {doubt}not a tokenizer of latentalign")
+    if content.get("version") != VERSION:
+        raise CheckpointError(
+            f"{path}: {doubt}version {content.get('version')}, but this program reads only version {VERSION}"
+        )
+    return doubt
+
+
+def _is_valid(vocabulary: tokenizers.Tokenizer) -> bool:
+    """Whether special tokens come first, ids have no gaps, and every text can be encoded."""
+    vocabulary.encode(" \ufdd0")  # a character that no text contains; raises if nothing can be unknown
     entries = vocabulary.get_vocab()
     first = [entries.get(special) for special in SPECIALS] == list(range(len(SPECIALS)))
     return first and sorted(entries.values()) == list(range(vocabulary.get_vocab_size()))
 
 
+def _pieces(vocabulary: tokenizers.Tokenizer, ids: Sequence[int]) -> list[str]:
+    """The entries of a vocabulary that have some ids."""
+    return [vocabulary.id_to_token(int(token)) or SPECIALS[UNK] for token in ids]
+
+
 def _learn(config: TokenizerConfig, paths: Sequence[Path | str]) -> str:
-    """A vocabulary of all files, as the JSON text of the tokenizers library."""
+    """Learn one vocabulary from all files; the JSON text of the tokenizers library."""
     content = json.loads(SCHEMES[config.kind].learn(config, _Sample(config, paths)).to_str())
-    # Left in place, these would turn text that is spelt like a special into the special.
+    # These would encode text that is written like a special token as the special token.
     content["added_tokens"] = []
     return json.dumps(content, ensure_ascii=False)
 
 
-def _sha256(content: dict[str, Any]) -> str:
-    """SHA-256 of a document, whatever the order of its keys."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def _digest(content: dict[str, Any]) -> str:
+    """SHA-256 of a document, independent of the order of its keys."""
+    return sha256(json.dumps(content, sort_keys=True).encode())
 
 
-def _ranked(counts: Counter[str]) -> list[str]:
-    """Most frequent first; equals in the order of their characters."""
+def _by_frequency(counts: Counter[str]) -> list[str]:
+    """Entries by decreasing frequency; equally frequent ones in the order of their characters."""
     return sorted(counts, key=lambda entry: (-counts[entry], entry))

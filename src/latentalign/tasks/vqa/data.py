@@ -19,8 +19,8 @@ from latentalign.tasks.vqa.features import Features
 from latentalign.tasks.vqa.questions import (
     Annotation,
     Question,
-    matched,
-    part_of,
+    half_of,
+    match_annotations,
     read_annotations,
     read_questions,
 )
@@ -66,10 +66,10 @@ class Example:
 
 def read_split(split: SplitConfig, *, seed: int) -> list[Example]:
     """The questions of a split, paired with their annotations."""
-    pairs = matched(read_questions(split.questions), read_annotations(split.annotations))
+    pairs = match_annotations(read_questions(split.questions), read_annotations(split.annotations))
     found = [Example(q, a) for q, a in pairs]
     if split.part != "all":
-        found = [e for e in found if part_of(e.question.image_id, seed) == PARTS[split.part]]
+        found = [e for e in found if half_of(e.question.image_id, seed) == PARTS[split.part]]
     if not found:
         raise InputError(f"{split.questions}: no question in this split")
     return found
