@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "reproduction": {"core", "training", "reproduction", "web"} | BASE,
     "tasks/nmt": LIBRARY | BASE | {"tasks/nmt"},
     "tasks/vqa": LIBRARY | BASE | {"tasks/vqa"},
-    "bench": {"core", "nn", "training", "tasks/nmt", "bench", "search"} | BASE,
+    "bench": {"core", "nn", "training", "tasks/nmt", "bench", "reproduction", "search"} | BASE,
 }
 
 

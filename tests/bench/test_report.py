@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from latentalign.bench.plot import check_path, draw
-from latentalign.bench.report import compared, read_result, show
+from latentalign.bench.report import compare, read_result, show
 from latentalign.errors import InputError
 from support.bench import TINY
 
@@ -70,7 +70,7 @@ def test_only_a_random_model_is_said_to_be_bounded():
 def test_ratios_are_this_over_the_other():
     other = copy.deepcopy(RESULT)
     other["rows"] = [row("marginal", 617.0, 10.6, 0.25), row("soft", 6543.0, 1.0, 0.0)]
-    soft, marginal, certified = compared(RESULT, other)
+    soft, marginal, certified = compare(RESULT, other)
     assert marginal["cost_vs_soft"] == 0.5
     assert marginal["gemm_share"] == 3.0
     assert marginal["tokens_per_second"] == 2.0
@@ -110,6 +110,11 @@ def test_a_picture_is_drawn(tmp_path):
     draw(RESULT, tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     draw({**RESULT, "growth": []}, tmp_path / "b.png")
+    draw(RESULT, tmp_path / "c.svg")
+    svg = (tmp_path / "c.svg").read_text()
+    assert "prefers-color-scheme: dark" in svg
+    assert "currentColor" in svg
+    assert "marginal" in svg
 
 
 def test_a_picture_that_cannot_be_written_is_refused_beforehand(tmp_path):

@@ -1,4 +1,4 @@
-"""A result as a picture: what every objective costs, and how costs grow."""
+"""A benchmark's result as a picture: the cost of every objective, and how costs grow."""
 
 from __future__ import annotations
 
@@ -7,59 +7,61 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from latentalign.bench.rows import label
 from latentalign.errors import InputError
+from latentalign.reproduction.plots import COLOURS, INK, line_style, new_mosaic, save_figure
+
+SUFFIXES = (".png", ".svg")
 
 
 def check_path(path: Path) -> None:
-    """Raise before anything is measured when the picture could not be written."""
-    if path.suffix != ".png":
-        raise InputError(f"--plot {path}: the name must end in .png")
+    """Raise before anything is measured if the picture could not be written."""
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"--plot {path}: the name must end in {' or '.join(SUFFIXES)}")
     if not path.absolute().parent.is_dir():
         raise InputError(f"--plot {path}: there is no folder {path.parent}")
 
 
 def draw(result: Mapping[str, Any], path: Path) -> None:
-    """Bars of the cost against soft attention; speed and memory by length and by vocabulary."""
-    figure = Figure(figsize=(12, 7), layout="constrained")
-    parts = figure.subplot_mosaic([["cost", "T speed", "V speed"], ["cost", "T memory", "V memory"]])
-    bars(parts["cost"], result)
-    for axis, words in (("T", "T, members and target tokens"), ("V", "V, outputs")):
-        curves(parts[f"{axis} speed"], result, axis, figure="tokens_per_second", words="tokens/s")
-        curves(parts[f"{axis} memory"], result, axis, figure="peak_memory_mb", words="peak memory, MB")
-        parts[f"{axis} speed"].set_yscale("log")
-        parts[f"{axis} memory"].set_ylim(bottom=0)
-        parts[f"{axis} memory"].set_xlabel(words)
+    """Draw the cost relative to soft attention, and speed and memory by length and by vocabulary."""
+    figure, panels = new_mosaic(12, 7, [["cost", "T speed", "V speed"], ["cost", "T memory", "V memory"]])
+    draw_costs(panels["cost"], result)
+    for axis, meaning in (("T", "T, members and target tokens"), ("V", "V, outputs")):
+        speed, memory = panels[f"{axis} speed"], panels[f"{axis} memory"]
+        draw_growth(speed, result, axis, figure="tokens_per_second", title="tokens/s")
+        draw_growth(memory, result, axis, figure="peak_memory_mb", title="peak memory, MB")
+        speed.set_yscale("log")
+        memory.set_ylim(bottom=0)
+        memory.set_xlabel(meaning)
     if result["growth"]:
-        parts["T speed"].legend(frameon=False)
-    figure.savefig(path, dpi=120)
+        panels["T speed"].legend(frameon=False, labelcolor=INK)
+    save_figure(figure, path)
 
 
-def bars(axes: Axes, result: Mapping[str, Any]) -> None:
-    """The cost of every row in units of soft attention, and its share of the GEMM rate."""
+def draw_costs(axes: Axes, result: Mapping[str, Any]) -> None:
+    """Draw the cost of every row relative to soft attention, with its share of the GEMM rate."""
     rows = [row for row in reversed(result["rows"]) if row["cost_vs_soft"] is not None]
     names = [label(row["objective"], row["options"]).replace(":", "\n") for row in rows]
-    drawn = axes.barh(names, [row["cost_vs_soft"] for row in rows])
-    axes.bar_label(
-        drawn, [f"{row['cost_vs_soft']:.2f}, {100 * row['gemm_share']:.0f} %" for row in rows], padding=3
-    )
+    bars = axes.barh(names, [row["cost_vs_soft"] for row in rows], color=COLOURS[0])
+    notes = [f"{row['cost_vs_soft']:.2f}, {100 * row['gemm_share']:.0f} %" for row in rows]
+    axes.bar_label(bars, notes, padding=3)
     axes.margins(x=0.5)
-    axes.axvline(1, color="black", linewidth=0.8)
-    axes.set_xlabel("cost of a token, soft = 1; share of the GEMM rate")
+    axes.axvline(1, color=INK, linewidth=0.8)
+    axes.set_xlabel("cost per token, soft = 1; share of the GEMM rate")
     axes.set_title(f"{result['gemm_gflops']:,.0f} GFLOP/s on {result['threads']} threads")
 
 
-def curves(axes: Axes, result: Mapping[str, Any], axis: str, *, figure: str, words: str) -> None:
-    """One curve for every objective."""
+def draw_growth(axes: Axes, result: Mapping[str, Any], axis: str, *, figure: str, title: str) -> None:
+    """Draw one curve for every objective."""
     points = [point for point in result["growth"] if point["axis"] == axis]
-    for name in dict.fromkeys(point["objective"] for point in points):
+    for number, name in enumerate(dict.fromkeys(point["objective"] for point in points)):
         own = [point for point in points if point["objective"] == name]
-        axes.plot([p["size"] for p in own], [p[figure] for p in own], marker="o", label=name)
+        sizes, values = [p["size"] for p in own], [p[figure] for p in own]
+        axes.plot(sizes, values, marker="o", label=name, **line_style(number))
     sizes = sorted({point["size"] for point in points})
     if sizes:
         axes.set_xscale("log")
         axes.set_xticks(sizes, [str(size) for size in sizes], minor=False)
         axes.set_xticks([], minor=True)
-    axes.set_ylabel(words)
+    axes.set_ylabel(title)

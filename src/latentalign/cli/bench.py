@@ -54,7 +54,7 @@ def command(
         plan = bench.Plan(trained, chosen, effort, (*predict, *bench.PREDICT_TRAINED), threads)
     result = measure_with_progress(plan)
     if other is not None:
-        result["compare"] = report.compared(result, other)
+        result["compare"] = report.compare(result, other)
     if plot is not None:
         draw(result, plot)
     if as_json:

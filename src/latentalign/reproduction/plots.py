@@ -47,6 +47,13 @@ def new_figure(
     return figure, list(grid.flat)
 
 
+def new_mosaic(width: float, height: float, names: Any) -> tuple[Figure, dict[str, Axes]]:
+    """An empty figure with named axes: rows of names, where a repeated name covers several places."""
+    with mpl.rc_context(SETTINGS):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        return figure, figure.subplot_mosaic(names)
+
+
 def to_svg(figure: Figure) -> str:
     """An SVG element for a page: no background, text in the page's colour."""
     with mpl.rc_context(SETTINGS):
