@@ -3,6 +3,7 @@
 import copy
 import io
 import json
+import re
 
 import pytest
 from rich.console import Console
@@ -115,6 +116,7 @@ def test_a_picture_is_drawn(tmp_path):
     assert "prefers-color-scheme: dark" in svg
     assert "currentColor" in svg
     assert "marginal" in svg
+    assert all("fill: currentColor" in tag for tag in re.findall(r"<text [^>]*>", svg))
 
 
 def test_a_picture_that_cannot_be_written_is_refused_beforehand(tmp_path):

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from latentalign.bench.rows import label
 from latentalign.errors import InputError
-from latentalign.reproduction.plots import COLOURS, INK, line_style, new_mosaic, save_figure
+from latentalign.reproduction.plots import COLOURS, INK, line_style, new_mosaic, save_figure, use_log_scale
 
 SUFFIXES = (".png", ".svg")
 
@@ -31,7 +31,7 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
         speed, memory = panels[f"{axis} speed"], panels[f"{axis} memory"]
         draw_growth(speed, result, axis, figure="tokens_per_second", title="tokens/s")
         draw_growth(memory, result, axis, figure="peak_memory_mb", title="peak memory, MB")
-        speed.set_yscale("log")
+        use_log_scale(speed, "y")
         memory.set_ylim(bottom=0)
         memory.set_xlabel(meaning)
     if result["growth"]:
@@ -45,7 +45,7 @@ def draw_costs(axes: Axes, result: Mapping[str, Any]) -> None:
     names = [label(row["objective"], row["options"]).replace(":", "\n") for row in rows]
     bars = axes.barh(names, [row["cost_vs_soft"] for row in rows], color=COLOURS[0])
     notes = [f"{row['cost_vs_soft']:.2f}, {100 * row['gemm_share']:.0f} %" for row in rows]
-    axes.bar_label(bars, notes, padding=3)
+    axes.bar_label(bars, notes, padding=3, color=INK)
     axes.margins(x=0.5)
     axes.axvline(1, color=INK, linewidth=0.8)
     axes.set_xlabel("cost per token, soft = 1; share of the GEMM rate")
