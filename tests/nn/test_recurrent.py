@@ -12,6 +12,7 @@ from latentalign.nn.recurrent import LSTMStack, compile_cells
 
 LENGTHS = torch.tensor([2, 5, 1, 5, 3])
 MASK = LENGTHS.unsqueeze(1) > torch.arange(5)
+KERNELS = {"our loop": recurrent.loop_layer, "the path of cuDNN": recurrent.cudnn_layer}
 
 
 def reordered(weight):
@@ -37,11 +38,11 @@ def pair(layers, bidirectional):
     return ours, theirs
 
 
-@pytest.mark.parametrize("kernel", ["our loop", "the path of cuDNN"])
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_stack_equals_torch_on_ragged_sequences(layers, bidirectional, kernel, monkeypatch):
-    monkeypatch.setattr(recurrent, "uses_cudnn", lambda x: kernel != "our loop")
+    monkeypatch.setattr(recurrent, "loop_layer", KERNELS[kernel])
     ours, theirs = pair(layers, bidirectional)
     x = torch.randn(5, 5, 3, dtype=torch.float64, requires_grad=True)
     a = ours(x, MASK)
@@ -60,8 +61,8 @@ def test_cudnn_layers_have_the_gradients_of_the_loop(dtype, monkeypatch):
     stack = LSTMStack(3, 4, 2, dropout=0.5).double()
     x = torch.randn(5, 5, 3, dtype=torch.float64, requires_grad=True)
     results = []
-    for cudnn in (False, True):
-        monkeypatch.setattr(recurrent, "uses_cudnn", lambda x, cudnn=cudnn: cudnn)
+    for layer in KERNELS.values():
+        monkeypatch.setattr(recurrent, "loop_layer", layer)
         torch.manual_seed(0)
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
             out = stack(x, MASK)
@@ -92,18 +93,20 @@ def test_padding_is_zero_and_its_content_never_matters():
     assert (clean[~MASK] == 0).all()
 
 
-@pytest.mark.parametrize("cudnn", [False, True])
-def test_sequences_of_no_length_get_zeros_and_no_gradient(cudnn, monkeypatch):
-    monkeypatch.setattr(recurrent, "uses_cudnn", lambda x: cudnn)
+@pytest.mark.parametrize(
+    ("kernel", "lengths"),
+    [("our loop", [3, 0, 5]), ("our loop", [0, 0, 0]), ("the path of cuDNN", [3, 0, 5])],
+)
+def test_sequences_of_no_length_get_zeros_and_no_gradient(kernel, lengths, monkeypatch):
+    monkeypatch.setattr(recurrent, "loop_layer", KERNELS[kernel])
     stack = LSTMStack(3, 4, 2).double()
     x = torch.randn(3, 5, 3, dtype=torch.float64, requires_grad=True)
-    for lengths in ([3, 0, 5], [0, 0, 0]):
-        mask = torch.tensor(lengths).unsqueeze(1) > torch.arange(5)
-        out = stack(x, mask)
-        assert out.shape == (3, 5, 8)
-        assert (out[~mask] == 0).all()
-        gradient = torch.autograd.grad(out.sum(), x)[0]
-        assert (gradient[~mask] == 0).all()
+    mask = torch.tensor(lengths).unsqueeze(1) > torch.arange(5)
+    out = stack(x, mask)
+    assert out.shape == (3, 5, 8)
+    assert (out[~mask] == 0).all()
+    gradient = torch.autograd.grad(out.sum(), x)[0]
+    assert (gradient[~mask] == 0).all()
 
 
 @pytest.mark.slow

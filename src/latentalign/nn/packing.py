@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,30 +21,32 @@ class Packing:
     order: Int[Tensor, "B"]
     live: list[int]
     """The number of sequences that have each step."""
+    first: int
+    """The number of sequences that have a first step."""
     step: Int[Tensor, "N"]
     sequence: Int[Tensor, "N"]
     """Of each row: its step, and the place of its sequence in the order."""
-
-    @property
-    def first(self) -> int:
-        """The number of sequences that have a first step."""
-        return self.live[0] if self.live else 0
+    place: Int[Tensor, "N"]
+    """Of each row: its index in the flattened grid."""
 
     @classmethod
     def of(cls, mask: Bool[Tensor, "B S"]) -> Packing:
         """From a mask whose rows are True up to each sequence's length."""
+        batch, steps = mask.shape
         order = mask.sum(1).argsort(descending=True, stable=True)
         alive = mask.index_select(0, order).t()
         step, sequence = alive.nonzero(as_tuple=True)
-        return cls((mask.shape[0], mask.shape[1]), order, alive.sum(1).tolist(), step, sequence)
+        live = alive.sum(1).tolist()
+        first = live[0] if live else 0
+        return cls((batch, steps), order, live, first, step, sequence, order[sequence] * steps + step)
 
     def pack(self, value: Float[Tensor, "B S D"]) -> Float[Tensor, "N D"]:
         """The rows of a grid, without padding."""
-        return value.flatten(0, 1).index_select(0, self._places)
+        return value.flatten(0, 1).index_select(0, self.place)
 
     def unpack(self, value: Float[Tensor, "N D"]) -> Float[Tensor, "B S D"]:
         """The grid of packed rows, with zeros in padding."""
-        return spread(value, self._places, self.shape)
+        return spread(value, self.place, self.shape)
 
     def by_step(self, value: Float[Tensor, "N D"]) -> Float[Tensor, "S B D"]:
         """A grid with steps first and sequences sorted by length, with zeros in padding."""
@@ -63,16 +64,14 @@ class Packing:
         later = slice(self.first, None)
         return self._starts()[self.step[later] - 1] + self.sequence[later]
 
-    def walk(self) -> Iterator[tuple[slice, slice | None]]:
+    def steps(self) -> list[tuple[slice, slice | None]]:
         """The rows of each step, and the rows of the same sequences at the previous step."""
+        steps: list[tuple[slice, slice | None]] = []
         start, before = 0, None
         for n in self.live:
-            yield slice(start, start + n), None if before is None else slice(before, before + n)
+            steps.append((slice(start, start + n), None if before is None else slice(before, before + n)))
             start, before = start + n, start
-
-    @cached_property
-    def _places(self) -> Int[Tensor, "N"]:
-        return self.order[self.sequence] * self.shape[1] + self.step
+        return steps
 
     def _starts(self) -> Int[Tensor, "S"]:
         live = torch.tensor(self.live, dtype=torch.long, device=self.order.device)

@@ -107,7 +107,7 @@ class LSTMLoop(torch.autograd.Function):
         cells: list[Tensor] = []
         first = hidden.new_zeros(len(hidden), packing.first, hidden.shape[-1])
         across, plain = weight.transpose(1, 2).contiguous(), gates.detach()
-        for rows, before in packing.walk():
+        for rows, before in packing.steps():
             if before is not None:
                 plain[:, rows].baddbmm_(hidden[:, before], across)
             n = rows.stop - rows.start
@@ -129,22 +129,13 @@ class LSTMLoop(torch.autograd.Function):
         packing, step, cells = ctx.kept
         d_hidden, d_cell = torch.zeros_like(cells[0]), torch.zeros_like(cells[0])
         d_gates = torch.empty_like(gates)
-        for t, (rows, _) in reversed([*enumerate(packing.walk())]):
+        for t, (rows, _) in reversed([*enumerate(packing.steps())]):
             n = rows.stop - rows.start
             above, now = d_out[:, rows] + d_hidden[:, :n], d_gates[:, rows]
             step.backward(above, d_cell[:, :n], gates[:, rows], cells[t][:, :n], squashed[:, rows], now)
             torch.bmm(now, weight, out=d_hidden[:, :n])
         later = d_gates[:, packing.first :].transpose(1, 2)
         return d_gates, later @ hidden.index_select(1, packing.before()), None, None
-
-
-def lstm_loop(
-    inputs: Float[Tensor, "R N G"], weight: Float[Tensor, "R G H"], packing: Packing, *, cell: Cell
-) -> Float[Tensor, "R N H"]:
-    """Hidden states of every step, in the weights' precision; overwrites `inputs`."""
-    with torch.autocast(inputs.device.type, enabled=False):
-        out: Tensor = LSTMLoop.apply(inputs.to(weight.dtype), weight, packing, cell)[0]  # type: ignore[no-untyped-call]
-    return out
 
 
 class LSTMLayer(nn.Module):
@@ -177,7 +168,7 @@ class LSTMStack(nn.Module):
 
     def forward(self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S H"]:
         packing = Packing.of(mask)
-        run = cudnn_layer if uses_cudnn(x) and packing.first else loop_layer
+        run = cudnn_layer if x.is_cuda and packing.first else loop_layer  # cuDNN refuses an empty batch
         h = packing.pack(x)
         for layer in range(len(self.forwards)):
             h = h if layer == 0 else self.dropout(h)
@@ -196,13 +187,9 @@ def loop_layer(
     bias = torch.stack([side.from_input.bias for side in sides])
     inputs = torch.baddbmm(bias.unsqueeze(1), each, weight.transpose(1, 2))
     recurrent = torch.stack([side.from_hidden.weight for side in sides])
-    out = lstm_loop(inputs, recurrent, packing, cell=cell)
+    with torch.autocast(h.device.type, enabled=False):  # the loop runs in the weights' precision
+        out, _ = LSTMLoop.apply(inputs.to(recurrent.dtype), recurrent, packing, cell)  # type: ignore[no-untyped-call]
     return out[0] if len(sides) == 1 else torch.cat([out[0], out[1].index_select(0, flip)], -1)
-
-
-def uses_cudnn(x: Tensor) -> bool:
-    """Whether PyTorch's own LSTM, which is cuDNN's, runs the layers."""
-    return x.is_cuda
 
 
 def cudnn_layer(
