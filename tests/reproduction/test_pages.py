@@ -41,7 +41,7 @@ def records(prior, posterior):
 def page():
     table = Table(
         "Figures <1>",
-        "note",
+        "run `a <b>`",
         ["row", "ppl"],
         [[Cell("b"), Cell("2.0", 2.0)], [Cell("a"), Cell("10.0", 10.0)], [Cell("c"), Cell("-")]],
     )
@@ -89,6 +89,7 @@ def test_a_page_links_to_every_part_and_holds_every_table(page):
         assert f'<section id="{anchor}">' in text
     assert '<td data-value="10.0">10.0</td>' in text
     assert "Figures &lt;1&gt;" in text
+    assert "run <code>a &lt;b&gt;</code>" in text
     data = re.search(r'<script type="application/json" id="alignment-data">(.*?)</script>', text, re.S)[1]
     assert list(json.loads(data)) == ["soft", "variational-sample"]  # in the order of the rows
 

@@ -19,11 +19,11 @@ def diagnosis_page(title: str, found: dict[str, Any]) -> Page:
         summary=f"{found['bounds']['queries']:,} held-out queries; gradients on one batch, dropout off",
         sections=[
             *plots.picture_sections({"Bounds": bounds_figure(found["bounds"])}),
-            Section("Bounds in figures", table=bounds_table(found["bounds"])),
+            Section("Bounds in numbers", table=bounds_table(found["bounds"])),
             *plots.picture_sections({"Gradients": plots.gradient_costs(found["gradients"])}),
-            Section("Gradients in figures", table=gradients_table(found["gradients"])),
+            Section("Gradients in numbers", table=gradients_table(found["gradients"])),
             *plots.picture_sections({"Proposition 1": proposition_figure(found["proposition_1"])}),
-            Section("Proposition 1 in figures", table=proposition_table(found["proposition_1"])),
+            Section("Proposition 1 in numbers", table=proposition_table(found["proposition_1"])),
         ],
     )
 
@@ -32,7 +32,7 @@ def bounds_figure(found: dict[str, float]) -> Figure:
     """Every bound beside the exact log-likelihood."""
     shown = {"exact": found["log_likelihood"]}
     if "elbo_gap" in found:
-        shown |= {f"IWAE, {n} draws": found[f"iwae_{n}"] for n in reversed(IWAE)}
+        shown |= {draws_label(n): found[f"iwae_{n}"] for n in reversed(IWAE)}
         shown["ELBO"] = found["log_likelihood"] - found["elbo_gap"]
     shown["Jensen, E_p"] = found["log_likelihood"] - found["jensen_gap"]
     shown["soft attention"] = found["log_likelihood_soft"]
@@ -47,10 +47,24 @@ def bounds_figure(found: dict[str, float]) -> Figure:
 
 def bounds_table(found: dict[str, float]) -> Table:
     """The bounds as numbers."""
+    names = {
+        "queries": "queries",
+        "log_likelihood": "log-likelihood, exact",
+        "log_likelihood_soft": "log-likelihood of soft attention",
+        "jensen_gap": "gap of the Jensen bound",
+        "elbo_gap": "gap of the ELBO",
+        **{f"iwae_{n}": draws_label(n) for n in IWAE},
+    }
     rows = [
-        [Cell(name.replace("_", " ")), Cell(f"{value:,.4f}", float(value))] for name, value in found.items()
+        [Cell(names[name]), Cell(f"{value:,}" if name == "queries" else f"{value:,.4f}", float(value))]
+        for name, value in found.items()
     ]
     return Table("Bounds", "Means over held-out queries, in nats.", ["quantity", "value"], rows)
+
+
+def draws_label(n: int) -> str:
+    """The name of an importance-weighted bound."""
+    return f"IWAE, {n} draw{'s' if n > 1 else ''}"
 
 
 def gradients_table(found: Sequence[dict[str, Any]]) -> Table:

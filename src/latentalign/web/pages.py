@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from latentalign.errors import InputError
 from latentalign.storage import write_text
@@ -135,7 +135,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.policies["json.dumps_kwargs"] = {"ensure_ascii": False}  # keep the order of the rows
-    made.filters["anchor"] = anchor
+    made.filters |= {"anchor": anchor, "inline_code": inline_code}
     made.globals |= {
         "resource": resource,
         "version": version("latentalign"),
@@ -152,6 +152,11 @@ def resource(name: str) -> Markup:
 def anchor(title: str) -> str:
     """A title as the address of its section within the page."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+def inline_code(text: str) -> Markup:
+    """Escaped text in which `this` is set as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def require_free(path: Path, *, overwrite: bool) -> None:
