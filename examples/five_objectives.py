@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from rich import print, progress, table
 from torch.nn.functional import one_hot
 
-from latentalign import OBJECTIVES, BilinearScore, Categorical, LatentAttention, log_predictive, parse_predict
+from latentalign import OBJECTIVES, BilinearScore, Categorical, LatentAttention, parse_predict
 
 NAMES = ("soft", "marginal", "hard-sample", "variational-enum", "variational-sample")
 KEYS, SYMBOLS, MEMBERS, SIZE, STEPS = 3, 12, 6, 4, 150
@@ -32,12 +32,12 @@ def train(name):
     for step in progress.track(range(STEPS), f"{name:<18}"):
         query, memory, target = lookup(128, look)
         q = Categorical.from_scores(network(torch.cat([query, one_hot(target, SYMBOLS)], -1), memory))
-        (-objective(model(query, memory, target, inferred=q)).surrogate.mean()).backward()
+        (-objective(model(query, memory).observe(target, q)).surrogate.mean()).backward()
         adam.step()
         adam.zero_grad()
         if step % 10 == 9:
-            latent = model(*test)
-            curve.append(log_predictive(latent, parse_predict(objective.predict)).mean().item())
+            latent = model(*test[:2]).observe(test[2])
+            curve.append(parse_predict(objective.predict).log_prob(latent).mean().item())
     return curve, latent.prior.entropy.mean().item()
 
 

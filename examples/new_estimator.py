@@ -1,25 +1,26 @@
 """A new estimator is one small class: systematic sampling, checked against enumeration."""
 
 import sys
-from dataclasses import dataclass
 
 import torch
 from matplotlib.figure import Figure
 
-from latentalign import Categorical, Enumerate, Hard, Latent, ScoreFunction
+from latentalign import Categorical, Enumerate, Expectation, Hard, Latent, ScoreFunction
 from latentalign.core.baselines import soft_baseline
 from latentalign.core.expectations import score_function
 
 
-@dataclass(frozen=True)
-class Systematic:
-    """n draws, (u + k) / n on the cumulative sum for one uniform u: unbiased, for p is drawn n p times on average."""
+class Systematic(Expectation):
+    """n draws, (u + k) / n on the cumulative sum for one uniform u: unbiased, as p is drawn n p times on average."""
 
-    n: int = 4
+    abilities = ("at",)
+    takes_draws = True
 
-    families = ("categorical",)
+    def __init__(self, n=4):
+        super().__init__()
+        self.n = n
 
-    def __call__(self, latent, over, draws=None):
+    def forward(self, latent, over, draws=None):
         if draws is None:
             points = (torch.rand_like(over.mean[..., :1]) + torch.arange(self.n)) / self.n
             cumulative = over.mean.detach().cumsum(-1)

@@ -2,6 +2,7 @@
 
 from latentalign.core.alignments import Alignments, Mixed, OneHot
 from latentalign.core.baselines import BASELINES, Baseline, LearnedBaseline, RunningMean
+from latentalign.core.choice import LatentChoice
 from latentalign.core.diagnostics import (
     dense_probability,
     elbo_gap,
@@ -12,7 +13,14 @@ from latentalign.core.diagnostics import (
     soft_gap,
     softmax_curvature,
 )
-from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal
+from latentalign.core.distributions import (
+    DISTRIBUTIONS,
+    AlignmentDistribution,
+    Categorical,
+    Dirichlet,
+    LogisticNormal,
+)
+from latentalign.core.errors import MissingAbilityError, NonFiniteScoresError
 from latentalign.core.expectations import (
     Enumerate,
     Expectation,
@@ -21,34 +29,46 @@ from latentalign.core.expectations import (
     ScoreFunction,
     SumAndSample,
 )
-from latentalign.core.factored import FactoredHead
+from latentalign.core.heads import FactoredHead
 from latentalign.core.kernels.certified import Certified, certified_marginal
-from latentalign.core.kernels.emission import EmissionLatent, predictive_log_prob, target_log_prob
+from latentalign.core.kernels.emission import EmissionLatent
+from latentalign.core.kernels.likelihood import target_log_prob
+from latentalign.core.kernels.predictive import predictive_log_prob
 from latentalign.core.latent import Estimate, Latent
-from latentalign.core.multisample import RWS, VIMCO
 from latentalign.core.objectives import (
     OBJECTIVES,
+    RWS,
+    SVI,
+    VIMCO,
     Hard,
     Marginal,
     Objective,
+    ObjectiveEntry,
     Soft,
     Variational,
     marginal,
+    objective,
+    objectives_table,
     soft,
 )
-from latentalign.core.predictives import Predict, exact_posterior, log_predictive, parse_predict
+from latentalign.core.predictives import PREDICTIVES, Predictive, exact_posterior, parse_predict
+from latentalign.core.registry import SCORES, TASKS, Registry, UnknownNameError
 from latentalign.core.scores import BilinearScore, DotScore, MLPScore, ProjectedScore, Score
-from latentalign.core.svi import SVI
 from latentalign.nn.attention import LatentAttention, PosteriorNetwork
 from latentalign.nn.heads import LinearHead, MLPHead
 from latentalign.search import BeamSearch, Hypothesis, Step
 
 __all__ = [
     "BASELINES",
+    "DISTRIBUTIONS",
     "OBJECTIVES",
+    "PREDICTIVES",
     "RWS",
+    "SCORES",
     "SVI",
+    "TASKS",
     "VIMCO",
+    "AlignmentDistribution",
     "Alignments",
     "Baseline",
     "BeamSearch",
@@ -67,25 +87,31 @@ __all__ = [
     "Hypothesis",
     "Latent",
     "LatentAttention",
+    "LatentChoice",
     "LearnedBaseline",
     "LinearHead",
     "LogisticNormal",
     "MLPHead",
     "MLPScore",
     "Marginal",
+    "MissingAbilityError",
     "Mixed",
+    "NonFiniteScoresError",
     "Objective",
+    "ObjectiveEntry",
     "OneHot",
     "Pathwise",
     "PosteriorNetwork",
-    "Predict",
+    "Predictive",
     "ProjectedScore",
+    "Registry",
     "RunningMean",
     "Score",
     "ScoreFunction",
     "Soft",
     "Step",
     "SumAndSample",
+    "UnknownNameError",
     "Variational",
     "certified_marginal",
     "dense_probability",
@@ -94,8 +120,9 @@ __all__ = [
     "exact_posterior",
     "iwae_bound",
     "jensen_gap",
-    "log_predictive",
     "marginal",
+    "objective",
+    "objectives_table",
     "parse_predict",
     "posterior_divergence",
     "predictive_log_prob",

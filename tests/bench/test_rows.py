@@ -2,7 +2,7 @@
 
 import pytest
 
-from latentalign.bench.rows import CERTIFIED, ROWS, label, parse_row, parse_rows
+from latentalign.bench.rows import CERTIFIED, label, paper_rows, parse_row, parse_rows
 from latentalign.core.objectives import OBJECTIVES
 from latentalign.errors import InputError
 
@@ -32,7 +32,7 @@ def test_soft_is_always_measured_and_nothing_twice():
 
 def test_certified_rows_are_for_trained_models():
     names = [[label(r.name, r.options) for r in parse_rows(None, trained=t)] for t in (False, True)]
-    assert names == [[*ROWS], [*ROWS, *CERTIFIED]]
+    assert names == [[*paper_rows()], [*paper_rows(), *CERTIFIED]]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latentalign import OBJECTIVES, Categorical, Latent, certified_marginal, iwae_bound, jensen_gap
-from latentalign.core.kernels.certified import Beam, beam_predictive
+from latentalign.core.kernels.beam import Beam, beam_predictive
 from support.problems import all_draws, probability_of, problem
 
 
@@ -138,7 +138,7 @@ def found_and_exact(log_p, f, beam, tolerance):
         out.index_add_(0, owner, log_weight.exp().unsqueeze(-1) * f[owner, member])
 
     found = beam_predictive(
-        Categorical.from_scores(log_p), add, outputs=f.shape[-1], beam=beam, tolerance=tolerance
+        Categorical.from_scores(log_p).log_probs, add, outputs=f.shape[-1], beam=beam, tolerance=tolerance
     )
     return found, (log_p.exp().unsqueeze(-1) * f).sum(1).log(), sum(visited)
 

@@ -10,14 +10,9 @@ from hypothesis import strategies as st
 from latentalign import OBJECTIVES, MLPHead, certified_marginal
 from latentalign.core.distributions import Categorical
 from latentalign.core.kernels import fused_softmax
-from latentalign.core.kernels.certified import (
-    Beam,
-    HeadSource,
-    beam_predictive,
-    draw_rest,
-    last_place,
-    log_of_sum,
-)
+from latentalign.core.kernels.beam import Beam, beam_predictive, last_place
+from latentalign.core.kernels.certified import draw_rest
+from latentalign.core.kernels.screening import HeadScreen, log_sum_of_logits
 from latentalign.core.numerics import BLOCK
 from support.problems import gradients, problem
 
@@ -50,7 +45,7 @@ def test_the_screened_bound_is_above_the_likelihood_and_tightens_with_the_shortl
     p = problem((40,), 6, 9, ragged=False)
     latent = p.latent()
     log_f = latent.log_likelihood(latent.prior.enumerate())
-    bounds = [HeadSource(latent, n).log_bound() for n in (shortlist, shortlist + 2)]
+    bounds = [HeadScreen(latent, n).log_bound() for n in (shortlist, shortlist + 2)]
     assert (bounds[0] >= log_f - 1e-12).all()
     assert (bounds[0] >= bounds[1] - 1e-12).all()
     if shortlist >= 9:  # all outputs that occur, so nothing that occurs is left out of the normaliser
@@ -70,7 +65,7 @@ def test_the_bound_holds_in_single_precision_whatever_the_logits(scale, with_bia
         output.weight.normal_(generator=torch.Generator().manual_seed(0)).mul_(scale)
     p.query, p.memory, p.prior_scores = (t.detach().float() for t in (p.query, p.memory, p.prior_scores))
     for shortlist in (10, 400):
-        source = HeadSource(p.latent(), shortlist)
+        source = HeadScreen(p.latent(), shortlist)
         bias = None if output.bias is None else output.bias.double()
         logits = torch.nn.functional.linear(source.hidden.double(), output.weight.double(), bias)
         log_f = logits.log_softmax(-1).gather(-1, source.target.unsqueeze(-1)).squeeze(-1).detach()
@@ -90,7 +85,7 @@ def test_the_log_of_a_sum_is_right_beyond_the_range_of_exp(shift, with_bias):
     logits = torch.randn(5, 7) + shift
     bias = torch.randn(7) if with_bias else None
     expected = (logits + (bias if with_bias else 0)).double().logsumexp(-1)
-    torch.testing.assert_close(log_of_sum(logits, bias).double(), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(log_sum_of_logits(logits, bias).double(), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -175,7 +170,7 @@ def test_bound_probe_and_value_see_the_same_dropout():
         torch.manual_seed(seed)
         answer = certified_marginal(p.latent(), 0.05)
         torch.manual_seed(seed)
-        source = HeadSource(p.latent(), 0)
+        source = HeadScreen(p.latent(), 0)
         full = source.log_marginal(p.latent().prior.enumerate())
         assert (answer.value <= full + 1e-9).all()
         assert (full <= answer.value + math.log1p(0.05) + 1e-9).all()
@@ -187,7 +182,7 @@ def test_the_sampled_tail_is_unbiased_for_the_likelihood(members, shortlist):
     p = problem((7,), 6, 9, sharp=0.5, ragged=False)
     options = {"tail": "sample", "members": members, "shortlist": shortlist}
     latent = p.latent()
-    bound = latent.prior.log_probs + HeadSource(latent, shortlist).log_bound()
+    bound = latent.prior.log_probs + HeadScreen(latent, shortlist).log_bound()
     bound, order = bound.detach().sort(-1, descending=True)
     mean, mean_log = torch.zeros(7, dtype=torch.float64), torch.zeros(7, dtype=torch.float64)
     for member in range(6):
@@ -278,7 +273,7 @@ def decoded(log_prior, each, *, log_prob, sentence, places, last, tolerance=0.01
 
     beam = Beam(log_prob, sentence, places, last, end=EOS, never=(PAD, BOS, EOS))
     prior = Categorical(log_prior, log_prior > -math.inf)
-    found = beam_predictive(prior, add, outputs=each.shape[-1], beam=beam, tolerance=tolerance)
+    found = beam_predictive(prior.log_probs, add, outputs=each.shape[-1], beam=beam, tolerance=tolerance)
     return found, sum(visited)
 
 

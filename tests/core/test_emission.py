@@ -71,9 +71,9 @@ def test_chunked_emission_matches_dense(kind, max_logits, factored, batch):
 def test_predictive_distribution_matches_dense_and_sums_to_one(how, max_logits, factored):
     p = problem()
     emit = p.head if factored else Opaque(p.head)
-    a = parse_predict(how)(Categorical.from_scores(p.prior_scores, p.mask))
+    a = parse_predict(how).alignments(Categorical.from_scores(p.prior_scores, p.mask))
     ours = predictive_log_prob(emit, p.query, p.memory, a, max_logits=max_logits)
-    a = parse_predict(how)(Categorical.from_scores(p.prior_scores, p.mask))
+    a = parse_predict(how).alignments(Categorical.from_scores(p.prior_scores, p.mask))
     weights = a.log_weight.exp().unsqueeze(-1)
     mixture = (weights * dense(p, a).exp()).sum(-2)
     exists = p.mask.any(-1)
@@ -118,7 +118,7 @@ def test_no_more_than_max_logits_are_alive(monkeypatch):
 
 def test_each_alignment_has_its_own_dropout_mask():
     attention = LatentAttention(4, 4, 5, hidden=64, dropout=0.5, inference=False)
-    latent = attention(torch.randn(1, 4), torch.ones(1, 6, 4), torch.tensor([2]))
+    latent = attention(torch.randn(1, 4), torch.ones(1, 6, 4)).observe(torch.tensor([2]))
     each = latent.log_likelihood(latent.prior.enumerate())
     assert each.unique().numel() == 6  # equal members, different masks
 
@@ -162,7 +162,7 @@ def test_query_borders_keep_queries_whole():
 @pytest.mark.parametrize("max_logits", [1, 13, 2**20])
 def test_decoding_without_gradient_gives_the_same_distribution(how, max_logits):
     p = problem()
-    a = parse_predict(how)(Categorical.from_scores(p.prior_scores, p.mask))
+    a = parse_predict(how).alignments(Categorical.from_scores(p.prior_scores, p.mask))
     expected = predictive_log_prob(p.head, p.query, p.memory, a, max_logits=max_logits)
     with torch.no_grad():
         ours = predictive_log_prob(p.head, p.query, p.memory, a, max_logits=max_logits)

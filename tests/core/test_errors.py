@@ -13,6 +13,7 @@ from latentalign import (
     Hard,
     Latent,
     LatentAttention,
+    MissingAbilityError,
     Mixed,
     Pathwise,
     ScoreFunction,
@@ -24,7 +25,7 @@ from latentalign import (
     target_log_prob,
 )
 from latentalign.core.baselines import build_baseline, leave_one_out
-from latentalign.core.objectives import FAMILIES
+from latentalign.core.distributions import DISTRIBUTIONS
 from latentalign.core.scores import resolve_score
 from support.problems import problem
 
@@ -79,16 +80,15 @@ def test_a_discrete_objective_refuses_a_dirichlet_and_the_other_way_round():
     dirichlet = Dirichlet.from_scores(torch.zeros(2, 3))
     latent = Latent(dirichlet, lambda a: torch.zeros(2, 1), dirichlet)
     for name in ("marginal", "hard-enum", "variational-enum", "rws", "svi"):
-        with pytest.raises(TypeError, match="Categorical"):
+        with pytest.raises(MissingAbilityError, match=r"which Dirichlet does not implement.*categorical"):
             OBJECTIVES[name]()(latent)
-    with pytest.raises(TypeError, match="Dirichlet"):
+    with pytest.raises(MissingAbilityError, match=r"`rsample`, which Categorical .*dirichlet"):
         OBJECTIVES["relaxed"]()(problem().latent())
-    with pytest.raises(TypeError, match="Categorical"):
+    with pytest.raises(MissingAbilityError, match="the exact posterior needs `enumerate`"):
         exact_posterior(latent)
-    with pytest.raises(TypeError, match="sample:N"):
-        parse_predict("exact")(dirichlet)
-    with pytest.raises(TypeError, match="sample:N"):
-        parse_predict("kmax:2")(dirichlet)
+    for how, ability in (("exact", "enumerate"), ("certified:0.1", "enumerate"), ("kmax:2", "top")):
+        with pytest.raises(MissingAbilityError, match=f"{how[:5]}.* needs `{ability}`.*sample:N"):
+            parse_predict(how).log_prob(latent)
 
 
 @pytest.mark.parametrize("text", ["", "kmax", "kmax:0", "kmax:-1", "exact:3", "sample:x", "kmax:²", "top"])
@@ -98,9 +98,9 @@ def test_predict_names_are_checked(text):
 
 
 def test_options_are_checked():
-    with pytest.raises(ValueError, match="families dirichlet"):
+    with pytest.raises(MissingAbilityError, match=r"Hard\(Pathwise\) needs `rsample`, which Categorical"):
         Hard(Pathwise(), "categorical")
-    with pytest.raises(ValueError, match="unknown family"):
+    with pytest.raises(ValueError, match="unknown distribution 'gamma'"):
         Hard(Pathwise(), "gamma")
     with pytest.raises(ValueError, match="unknown baseline 'sofd'"):
         build_baseline("sofd")
@@ -120,10 +120,10 @@ def test_the_drop_in_module_checks_shapes():
     attention = LatentAttention(4, 3, 5, hidden=8)
     with pytest.raises(ValueError, match="same B"):
         attention.prepare(torch.zeros(2, 4), torch.zeros(3, 6, 3), None, None)
-    with pytest.raises(ValueError, match="categorical"):
-        LatentAttention(4, 3, 5, family="dirichlet")
+    with pytest.raises(ValueError, match="one score, logistic-normal needs more"):
+        LatentAttention(4, 3, 5, distribution="logistic-normal")
     with pytest.raises(Exception, match="query"):
-        attention(torch.zeros(2, 4), torch.zeros(3, 6, 3), torch.zeros(2, dtype=torch.long))
+        attention(torch.zeros(2, 4), torch.zeros(3, 6, 3))
 
 
 def latent_with(prior, inferred):
@@ -136,18 +136,18 @@ def test_q_must_go_with_the_prior(name):
     for shape in ((2, 3, 5), (2, 1, 4), (3, 4), (4,)):
         with pytest.raises(ValueError, match="one shape"):
             OBJECTIVES[name]()(latent_with(prior, Categorical.from_scores(torch.randn(shape))))
-    with pytest.raises(TypeError, match="one family, got Categorical and Dirichlet"):
+    with pytest.raises(TypeError, match="one distribution, got Categorical and Dirichlet"):
         OBJECTIVES[name]()(latent_with(prior, Dirichlet.from_scores(torch.randn(2, 3, 4))))
 
 
 @pytest.mark.parametrize("name", ["relaxed", "relaxed-logistic-normal"])
 def test_a_relaxed_q_must_have_the_priors_family_and_members(name):
-    build = FAMILIES[OBJECTIVES[name]().family].from_scores
+    build = DISTRIBUTIONS[OBJECTIVES[name]().distribution].from_scores
     scores, mask = torch.zeros(1, 3), torch.tensor([[True, True, False]])
     for masks in ((None, mask), (mask, None)):
         with pytest.raises(ValueError, match="same members"):
             OBJECTIVES[name]()(latent_with(*(build(scores, m) for m in masks)))
-    with pytest.raises(TypeError, match="one family"):
+    with pytest.raises(TypeError, match="one distribution"):
         OBJECTIVES[name]()(latent_with(build(scores), Categorical.from_scores(scores)))
     OBJECTIVES[name]()(latent_with(build(scores, mask), build(scores, mask)))
 
@@ -191,18 +191,18 @@ def test_alignments_of_another_batch_are_refused(unchecked):
 
 def test_the_drop_in_module_names_what_is_wrong(unchecked):
     attention = LatentAttention(4, 3, 5, hidden=8)
-    query, memory, target = torch.zeros(2, 3, 4), torch.zeros(2, 6, 3), torch.zeros(2, 3).long()
+    query, memory = torch.zeros(2, 3, 4), torch.zeros(2, 6, 3)
     for padding in (torch.zeros(2, 5).bool(), torch.zeros(2, 6), torch.zeros(1, 6).bool()):
         with pytest.raises(ValueError, match=r"key_padding_mask must be boolean.*\(2, 6\)"):
-            attention(query, memory, target, key_padding_mask=padding)
+            attention(query, memory, key_padding_mask=padding)
     with pytest.raises(ValueError, match=r"query_padding_mask must be boolean.*\(2, 3\)"):
-        attention(query, memory, target, query_padding_mask=torch.zeros(2, 4).bool())
+        attention(query, memory, query_padding_mask=torch.zeros(2, 4).bool())
     with pytest.raises(ValueError, match=r"target must .*\(2, 3\), got \(2, 4\)"):
-        attention(query, memory, torch.zeros(2, 4).long())
+        attention(query, memory).observe(torch.zeros(2, 4).long())
     with pytest.raises(ValueError, match="query_dim = 4"):
-        attention(torch.zeros(2, 3, 7), memory, target)
+        attention(torch.zeros(2, 3, 7), memory)
     with pytest.raises(ValueError, match="memory_dim = 3"):
-        attention(query, torch.zeros(2, 6, 4), target)
+        attention(query, torch.zeros(2, 6, 4))
 
 
 def test_counts_below_what_a_method_needs_are_refused():

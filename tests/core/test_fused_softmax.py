@@ -15,8 +15,8 @@ from latentalign import (
     predictive_log_prob,
     target_log_prob,
 )
-from latentalign.core.factored import is_factored
-from latentalign.core.kernels import fused_softmax
+from latentalign.core.heads import is_factored
+from latentalign.core.kernels import fused_softmax, mixture
 from support.problems import brute_force, gradients, problem
 
 
@@ -200,15 +200,13 @@ def test_logits_of_every_size_give_the_dense_softmax_and_its_gradients(bias, shi
     single = fused_softmax.linear_log_prob(h, w, b[0] if b else None, target, max_logits=21)
     torch.testing.assert_close(single.double(), log_p, rtol=rounding, atol=rounding)
     out = torch.zeros(3, 7, dtype=dtype)
-    fused_softmax.add_mixture(
-        out, h, w, b[0] if b else None, log_weight=lw.detach(), owner=owner, max_logits=21
-    )
+    mixture.add_mixture(out, h, w, b[0] if b else None, log_weight=lw.detach(), owner=owner, max_logits=21)
     logits = hidden @ weight.t() if offset is None else hidden @ weight.t() + offset
     each = log_weight.exp().unsqueeze(1) * logits.softmax(-1)
     mixed = torch.zeros(3, 7, dtype=torch.float64).index_add(0, owner, each)
     torch.testing.assert_close(out.double(), mixed, rtol=rounding, atol=rounding)
     alone = torch.empty(9, 7, dtype=dtype)
-    fused_softmax.single_log_prob(alone, h, w, b[0] if b else None, log_weight=lw.detach())
+    mixture.single_log_prob(alone, h, w, b[0] if b else None, log_weight=lw.detach())
     expected = log_weight.unsqueeze(1) + logits.log_softmax(-1)
     torch.testing.assert_close(alone.double(), expected, rtol=rounding, atol=rounding)
 

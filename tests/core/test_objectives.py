@@ -16,15 +16,15 @@ from latentalign import (
     SumAndSample,
     Variational,
 )
-from latentalign.core.objectives import FAMILIES
+from latentalign.core.distributions import DISTRIBUTIONS
 from support.problems import gradients, problem
 
 
-def test_an_expectation_brings_its_own_family():
-    assert Hard(Pathwise()).family == "dirichlet"
-    assert Variational(Pathwise(n=1)) == OBJECTIVES["relaxed"]()
+def test_an_expectation_brings_its_own_distribution():
+    assert Hard(Pathwise()).distribution == "dirichlet"
+    assert OBJECTIVES["relaxed"]().distribution == "dirichlet"
     assert Variational(Pathwise(n=1)).predict == "sample:100"
-    assert Hard(latentalign.Enumerate()).family == "categorical"
+    assert Hard(latentalign.Enumerate()).distribution == "categorical"
     prior = Dirichlet.from_scores(torch.zeros(2, 3))
     latent = Latent(prior, lambda a: -(a.z**2).sum(-1), prior)
     assert Hard(Pathwise())(latent).value.shape == (2,)
@@ -32,7 +32,15 @@ def test_an_expectation_brings_its_own_family():
 
 
 def test_everything_of_the_design_is_exported():
-    names = ["Step", "BeamSearch", "Hypothesis", "Baseline", "Predict", "dense_probability", "FactoredHead"]
+    names = [
+        "Step",
+        "BeamSearch",
+        "Hypothesis",
+        "Baseline",
+        "Predictive",
+        "dense_probability",
+        "FactoredHead",
+    ]
     assert set(names) <= set(latentalign.__all__)
     for name in latentalign.__all__:
         assert getattr(latentalign, name) is not None
@@ -42,7 +50,7 @@ def test_everything_of_the_design_is_exported():
 
 @pytest.mark.parametrize("name", ["relaxed", "relaxed-logistic-normal"])
 def test_kl_weight_scales_the_relaxed_divergence(name):
-    build = FAMILIES[OBJECTIVES[name]().family].from_scores
+    build = DISTRIBUTIONS[OBJECTIVES[name]().distribution].from_scores
     scores = [torch.randn(2, 3, dtype=torch.float64, requires_grad=True) for _ in "pq"]
 
     def found(weight):

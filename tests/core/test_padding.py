@@ -17,7 +17,7 @@ from latentalign import (
     LogisticNormal,
     MLPScore,
 )
-from latentalign.core.objectives import FAMILIES
+from latentalign.core.distributions import DISTRIBUTIONS
 from support.problems import gradients, problem
 
 POISON = [float("nan"), float("inf"), 1e30]
@@ -26,8 +26,10 @@ POISON = [float("nan"), float("inf"), 1e30]
 def run(name, poison):
     """Value and gradients of an objective through scores, head and posterior, with padding filled in."""
     torch.manual_seed(0)
-    family = OBJECTIVES[name]().family
-    attention = LatentAttention(5, 4, 7, hidden=6, family=family, inference=family == "categorical").double()
+    family = OBJECTIVES[name]().distribution
+    attention = LatentAttention(
+        5, 4, 7, hidden=6, distribution=family, inference=family == "categorical"
+    ).double()
     g = torch.Generator().manual_seed(1)
     query = torch.randn(2, 3, 5, generator=g, dtype=torch.float64)
     memory = torch.randn(2, 4, 4, generator=g, dtype=torch.float64)
@@ -42,14 +44,8 @@ def run(name, poison):
         mask = ~key_padding.unsqueeze(1) & ~query_padding.unsqueeze(-1)
         build = {"dirichlet": Dirichlet.from_scores, "logistic-normal": LogisticNormal.from_scores}[family]
         inferred = build(torch.randn(2, 3, 4, generator=g, dtype=torch.float64), mask)
-    latent = attention(
-        query,
-        memory,
-        target,
-        key_padding_mask=key_padding,
-        query_padding_mask=query_padding,
-        inferred=inferred,
-    )
+    choice = attention(query, memory, key_padding_mask=key_padding, query_padding_mask=query_padding)
+    latent = choice.observe(target, inferred)
     torch.manual_seed(2)
     estimate = OBJECTIVES[name]()(latent)
     leaves = [query, memory, *attention.parameters()]
@@ -97,10 +93,10 @@ def test_results_do_not_depend_on_the_rest_of_the_batch(name):
 
 def extreme(low, sharp, name):
     """A problem whose log-likelihoods reach from `low` to 0, under a prior that is nearly one-hot."""
-    family = OBJECTIVES[name]().family
+    family = OBJECTIVES[name]().distribution
     scores = torch.tensor([[0.0, sharp, -sharp], [sharp, 0, 0]], dtype=torch.float64, requires_grad=True)
     log_f = torch.tensor([[low, 0.0, low / 2], [low, low, low]], dtype=torch.float64, requires_grad=True)
-    build = FAMILIES[family].from_scores
+    build = DISTRIBUTIONS[family].from_scores
 
     def likelihood(a):
         return log_f.gather(-1, a.index) if hasattr(a, "index") else (a.z * log_f.unsqueeze(-2)).sum(-1)
@@ -124,7 +120,7 @@ def test_a_query_without_source_never_matters():
     query, target = torch.randn(2, 3, 5), torch.zeros(2, 3, dtype=torch.long)
     query[0] = float("nan")
     padding = torch.tensor([[True, True, True], [False, False, False]])
-    latent = attention(query, torch.randn(2, 3, 4), target, key_padding_mask=padding)
+    latent = attention(query, torch.randn(2, 3, 4), key_padding_mask=padding).observe(target)
     estimate = OBJECTIVES["variational-enum"]()(latent)
     estimate.surrogate.sum().backward()
     assert (estimate.value[0] == 0).all()

@@ -15,8 +15,8 @@ from latentalign import (
     LogisticNormal,
     target_log_prob,
 )
+from latentalign.core.distributions import DISTRIBUTIONS
 from latentalign.core.kernels.fused_softmax import fused_average, linear_log_prob
-from latentalign.core.objectives import FAMILIES
 from support.problems import gradients
 
 
@@ -24,15 +24,15 @@ from support.problems import gradients
 def run(name, dtype, autocast):
     """Value and the gradient by all parameters, with draws from one seed."""
     torch.manual_seed(0)
-    family = OBJECTIVES[name]().family
-    attention = LatentAttention(16, 16, 50, hidden=32, family=family, inference=family == "categorical")
+    family = OBJECTIVES[name]().distribution
+    attention = LatentAttention(16, 16, 50, hidden=32, distribution=family, inference=family == "categorical")
     query, memory, target = torch.randn(4, 3, 16), torch.randn(4, 5, 16), torch.randint(50, (4, 3))
     scores = torch.randn(4, 3, 5)
     attention, query, memory, scores = (x.to(dtype) for x in (attention, query, memory, scores))
-    inferred = None if family == "categorical" else FAMILIES[family].from_scores(scores)
+    inferred = None if family == "categorical" else DISTRIBUTIONS[family].from_scores(scores)
     torch.manual_seed(1)
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        estimate = OBJECTIVES[name]()(attention(query, memory, target, inferred=inferred))
+        estimate = OBJECTIVES[name]()(attention(query, memory).observe(target, inferred))
     found = gradients(estimate.surrogate, list(attention.parameters()))
     return estimate.value, torch.cat([g.float().flatten() for g in found])
 
@@ -47,7 +47,7 @@ def test_objectives_run_in_bfloat16_and_answer_in_float32(name, autocast):
     assert torch.cosine_similarity(gradient, low_gradient, 0) > 0.99
 
 
-@pytest.mark.parametrize("build", [f.from_scores for f in FAMILIES.values()])
+@pytest.mark.parametrize("build", [f.from_scores for f in DISTRIBUTIONS.values()])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_distributions_of_sixteen_bit_scores_are_float32(build, dtype):
     scores = torch.randn(3, 40).to(dtype)
@@ -65,7 +65,7 @@ def test_the_predictive_distribution_sums_to_one_under_autocast():
     attention = LatentAttention(8, 8, 3000, hidden=16, inference=False)
     with torch.autocast("cpu", torch.bfloat16):
         for how in ("exact", "soft"):
-            log_p = attention.predict(torch.randn(2, 3, 8), torch.randn(2, 4, 8), how)
+            log_p = attention(torch.randn(2, 3, 8), torch.randn(2, 4, 8)).predict(how)
             assert log_p.dtype == torch.float32
             assert (log_p.exp().sum(-1) - 1).abs().max() < 1e-5
 

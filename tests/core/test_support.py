@@ -100,7 +100,7 @@ def test_a_relaxed_score_of_minus_infinity_is_a_member_that_does_not_exist(kind)
         OBJECTIVES["relaxed" if kind is Dirichlet else "relaxed-logistic-normal"]()(one_sided(kind)[0])
 
 
-@pytest.mark.parametrize("name", [n for n in OBJECTIVES if OBJECTIVES[n]().family == "categorical"])
+@pytest.mark.parametrize("name", [n for n in OBJECTIVES if OBJECTIVES[n]().distribution == "categorical"])
 def test_a_masked_query_counts_nothing(name):
     p = problem(ragged=False)
     query_mask = torch.tensor([[True, False, True], [True, True, False]])

@@ -29,7 +29,7 @@ class Problem:
         scores = [self.prior_scores, self.inferred_scores, self.query, self.memory]
         return [*scores, *self.head.parameters()]
 
-    def latent(self) -> EmissionLatent[Categorical]:
+    def latent(self) -> EmissionLatent:
         prior = Categorical.from_scores(self.prior_scores, self.mask)
         inferred = Categorical.from_scores(self.inferred_scores, self.mask)
         return EmissionLatent(

@@ -69,7 +69,7 @@ class Preset:
         built = objective.build()
         inference = self.inference if built.needs_inferred else None
         sizes = {"source_size": self.vocabulary, "target_size": self.vocabulary}
-        return TranslationModel(self.model, family=built.family, inference=inference, **sizes)
+        return TranslationModel(self.model, distribution=built.distribution, inference=inference, **sizes)
 
     def task(self, objective: ObjectiveConfig) -> RandomTask:
         return RandomTask(LossModule(self.build(objective), objective.build()), self.corpus(), self.batch)

@@ -13,8 +13,15 @@ from torch import Tensor
 from latentalign.core.numerics import NEG_INF, log_sum_exp, weighted_sum
 
 
-def broadcast_rows(memory: Float[Tensor, "*#batch T D"], batch: torch.Size) -> Int[Tensor, "*batch"]:
-    """For every query the number of its source among the flattened leading dimensions of memory."""
+def source_rows(
+    memory: Float[Tensor, "*sources T D"], batch: torch.Size, source: Int[Tensor, "*batch"] | None = None
+) -> Int[Tensor, "*batch"]:
+    """The source that each query reads, as its number among the flattened leading dimensions of memory.
+
+    By default memory broadcasts over the queries; with `source`, query i reads memory[source[i]].
+    """
+    if source is not None:
+        return source
     lead = memory.shape[:-2]
     if len(lead) != len(batch) or any(m not in (1, b) for m, b in zip(lead, batch, strict=True)):
         raise ValueError(
@@ -33,12 +40,20 @@ class Alignments(ABC):
 
     @property
     def present(self) -> Bool[Tensor, "*batch K"]:
-        """True where an alignment has weight."""
-        return self.log_weight != NEG_INF  # so that a weight that is NaN stays to be seen
+        """True where an alignment has weight; a NaN weight counts, so that it is noticed."""
+        return self.log_weight != NEG_INF
 
     @abstractmethod
-    def contexts(self, memory: Float[Tensor, "*#batch T D"]) -> Float[Tensor, "*batch K D"]:
-        """X z_k: what each alignment selects from the source (zeros where an alignment is absent)."""
+    def contexts(
+        self, memory: Float[Tensor, "*sources T D"], source: Int[Tensor, "*batch"] | None = None
+    ) -> Float[Tensor, "*batch K D"]:
+        """X z_k: what each alignment selects from the source that its query reads; zeros for absent alignments."""
+
+    def flat_index(
+        self, memory: Float[Tensor, "*sources T D"], source: Int[Tensor, "*batch"] | None = None
+    ) -> Int[Tensor, "*batch K"] | None:
+        """The row of flattened memory that each alignment selects; None if alignments mix several rows."""
+        return None
 
     def expect(self, value: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch"]:
         """E[v] = sum_k w_k v_k."""
@@ -59,9 +74,11 @@ class OneHot(Alignments):
     log_prob: Float[Tensor, "*batch K"]
     """log-probability under the distribution that produced them (its gradient is the score function)."""
 
-    def flat_index(self, memory: Float[Tensor, "*#batch T D"]) -> Int[Tensor, "*batch K"]:
-        """Where each selected member stands among all rows of memory, flattened to (rows, D)."""
-        rows = broadcast_rows(memory, self.index.shape[:-1])
+    def flat_index(
+        self, memory: Float[Tensor, "*sources T D"], source: Int[Tensor, "*batch"] | None = None
+    ) -> Int[Tensor, "*batch K"]:
+        """The row of memory, flattened to (rows, D), that each alignment selects."""
+        rows = source_rows(memory, self.index.shape[:-1], source)
         if not torch.compiler.is_compiling() and self.index.numel():
             last = int(self.index.masked_fill(~self.present, 0).max())
             if last >= memory.shape[-2]:
@@ -72,22 +89,24 @@ class OneHot(Alignments):
         return rows.unsqueeze(-1) * memory.shape[-2] + self.index
 
     def first_of_equals(self) -> Int[Tensor, "*batch K"]:
-        """For every alignment the place of the first that selects the same member."""
+        """For every alignment, the position of the first one that selects the same member."""
         same = self.index.unsqueeze(-1) == self.index.unsqueeze(-2)
         return same.long().argmax(-1)
 
     def merged(self) -> OneHot:
-        """The same average with equal members taken together: the first carries the weight of all of them."""
+        """The same average with equal members merged: the first of them carries the weight of all."""
         first = self.first_of_equals()
         k = first.shape[-1]
         together = first.unsqueeze(-2) == torch.arange(k, device=first.device).unsqueeze(-1)
         weight = self.log_weight.unsqueeze(-2).expand(together.shape).masked_fill(~together, NEG_INF)
         return OneHot(self.index, log_sum_exp(weight), self.log_prob)
 
-    def contexts(self, memory: Float[Tensor, "*#batch T D"]) -> Float[Tensor, "*batch K D"]:
-        chosen = self.flat_index(memory)[self.present]
+    def contexts(
+        self, memory: Float[Tensor, "*sources T D"], source: Int[Tensor, "*batch"] | None = None
+    ) -> Float[Tensor, "*batch K D"]:
+        chosen = self.flat_index(memory, source)[self.present]
         out = memory.new_zeros(*self.index.shape, memory.shape[-1])
-        # Only what is present is read, so what stands in padding reaches neither value nor gradient.
+        # Only members that are present are read, so padding affects neither values nor gradients.
         return out.masked_scatter(self.present.unsqueeze(-1), memory.flatten(0, -2)[chosen])
 
 
@@ -107,17 +126,21 @@ class Mixed(Alignments):
         )
         return cls(mean.unsqueeze(-2), log_weight, mask)
 
-    def contexts(self, memory: Float[Tensor, "*#batch T D"]) -> Float[Tensor, "*batch K D"]:
-        broadcast_rows(memory, self.z.shape[:-2])
+    def contexts(
+        self, memory: Float[Tensor, "*sources T D"], source: Int[Tensor, "*batch"] | None = None
+    ) -> Float[Tensor, "*batch K D"]:
+        if source is not None:
+            memory = memory[source]
+        source_rows(memory, self.z.shape[:-2])
         *lead, members, features = memory.shape
         if self.z.shape[-1] != members:
             raise ValueError(f"alignments are over T = {self.z.shape[-1]} members, memory has T = {members}")
         used = self.mask
         for axis, size in enumerate(lead):
-            if size == 1:  # shared by several queries: a member is padding when none of them has it
+            if size == 1:  # a shared member is padding if no query has it
                 used = used.any(axis, keepdim=True)
         clean = memory.masked_fill(~used.unsqueeze(-1), 0.0)
-        # Queries that share their source become rows of one product: a broadcast one would copy the source.
+        # Queries that share a source become rows of one product; broadcasting would copy the source.
         while lead and lead[-1] == 1:
             lead.pop()
         mixed = self.z.to(memory.dtype).flatten(len(lead), -2) @ clean.view(*lead, members, features)
@@ -127,6 +150,6 @@ class Mixed(Alignments):
 def equal_weights(
     log_prob: Float[Tensor, "*batch n"], mask: Bool[Tensor, "*batch T"]
 ) -> Float[Tensor, "*batch n"]:
-    """Weight 1/n for each of n samples, without gradient; none where there is no member."""
+    """Weight 1/n for each of n samples, without gradient; no weight for queries without members."""
     log_weight = torch.full_like(log_prob, -math.log(log_prob.shape[-1]))
     return log_weight.detach().masked_fill(~mask.any(-1, keepdim=True), NEG_INF)

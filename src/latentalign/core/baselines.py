@@ -1,8 +1,8 @@
-"""Baselines B of the score-function estimator, (r - B) grad log q(z): any B that does not look at its own z.
+"""Baselines B of the score-function estimator, (r - B) grad log q(z): any B that does not depend on its own z.
 
-A baseline answers with B for every draw, without gradient. One that learns, or keeps a state, also has
-`fit(latent, reward)`, which is called after it has answered, with the mean reward of each query over its weighted
-draws, and gives what is to be added to the surrogate.
+A baseline gives B for every draw, without gradient. One that learns, or keeps a state, is a module with a method
+`fit(latent, reward)` as well. The estimator calls it after it has used B, with the mean reward of each query over its
+weighted draws, and adds what it returns to the surrogate.
 """
 
 from __future__ import annotations
@@ -15,32 +15,30 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from latentalign.core.latent import D, Latent
+from latentalign.core.latent import Latent
 from latentalign.core.numerics import at_least_float32
 
 
 @runtime_checkable
 class Baseline(Protocol):
-    """B for every draw, from the model and the rewards of all draws (of sum-and-sample: their mean, as one)."""
+    """B for every draw, from the model and the rewards of all draws (for sum-and-sample, only their mean)."""
 
-    def __call__(
-        self, latent: Latent[D], reward: Float[Tensor, "*batch n"]
-    ) -> Float[Tensor, "*batch #n"]: ...
+    def __call__(self, latent: Latent, reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch #n"]: ...
 
 
-def soft_baseline(latent: Latent[D], reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch 1"]:
+def soft_baseline(latent: Latent, reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch 1"]:
     """log f(x, E_p[z]): what soft attention would have earned (the paper's equation 1)."""
     with torch.no_grad():
         return latent.soft().unsqueeze(-1)
 
 
-def no_baseline(latent: Latent[D], reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch 1"]:
+def no_baseline(latent: Latent, reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch 1"]:
     """Zero: plain REINFORCE."""
     return torch.zeros_like(reward[..., :1]).detach()
 
 
-def leave_one_out(latent: Latent[D], reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
-    """The mean reward of the other draws (Kool et al. 2019); needs two draws at least."""
+def leave_one_out(latent: Latent, reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
+    """The mean reward of the other draws (Kool et al. 2019); needs at least two draws."""
     n = reward.shape[-1]
     if n < 2:
         raise ValueError(f"the leave-one-out baseline needs n >= 2 samples, got {n}")
@@ -49,7 +47,10 @@ def leave_one_out(latent: Latent[D], reward: Float[Tensor, "*batch n"]) -> Float
 
 
 class RunningMean(nn.Module):
-    """An exponential mean of earlier rewards; this batch counts only after it was answered for."""
+    """An exponential mean of the rewards of earlier batches.
+
+    `all_reduce` sums a tensor over all processes; distributed training sets it.
+    """
 
     mean: Tensor
     seen: Tensor
@@ -57,6 +58,7 @@ class RunningMean(nn.Module):
     def __init__(self, decay: float = 0.99) -> None:
         super().__init__()
         self.decay = decay
+        self.all_reduce: Callable[[Tensor], Tensor] | None = None
         self.register_buffer("mean", torch.zeros((), dtype=torch.float64))
         self.register_buffer("seen", torch.zeros((), dtype=torch.float64))
 
@@ -67,22 +69,22 @@ class RunningMean(nn.Module):
             super()._apply(lambda state: fn(state.float()), recurse)  # type: ignore[no-untyped-call]
         return self
 
-    def forward(self, latent: Latent[D], reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch 1"]:
+    def forward(self, latent: Latent, reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch 1"]:
         answer = (self.mean / self.seen.clamp_min(1e-12)).to(reward.dtype)
         return torch.zeros_like(reward[..., :1]).detach() + answer
 
-    def fit(self, latent: Latent[D], reward: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
-        """Zero; while training, the rewards of the queries that exist are taken in."""
+    def fit(self, latent: Latent, reward: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+        """Zero; in training mode, update the mean with the rewards of the existing queries."""
         if self.training:
             self.update(reward[latent.prior.mask.any(-1)])
         return torch.zeros_like(reward)
 
     @torch.no_grad()
     def update(self, reward: Float[Tensor, "m"]) -> None:
-        """Take in the rewards of one batch (of all processes, where there are several)."""
+        """Update the mean with the rewards of one batch, over all processes."""
         total = torch.stack([reward.to(self.mean).sum(), self.mean.new_tensor(float(len(reward)))])
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            torch.distributed.all_reduce(total)
+        if self.all_reduce is not None:
+            total = self.all_reduce(total)
         decay = torch.where(total[1] > 0, self.decay, 1.0)
         self.mean.mul_(decay).add_((1 - decay) * (total[0] / total[1].clamp_min(1.0)))
         self.seen.mul_(decay).add_(1 - decay)
@@ -95,21 +97,22 @@ class LearnedBaseline(nn.Module):
         super().__init__()
         self.net = nn.Sequential(nn.LazyLinear(hidden), nn.Tanh(), nn.Linear(hidden, 1))
 
-    def predict(self, latent: Latent[D]) -> Float[Tensor, "*batch 1"]:
+    def predict(self, latent: Latent) -> Float[Tensor, "*batch 1"]:
+        """B, with gradient for the network alone."""
         if latent.query is None:
-            raise ValueError("the learned baseline needs Latent.query, the features it looks at")
-        if any(is_lazy(p) for p in self.net.parameters()):  # the first use settles precision and device
+            raise ValueError("the learned baseline needs Latent.query, its input features")
+        if any(is_lazy(p) for p in self.net.parameters()):  # the first use fixes precision and device
             self.net.to(at_least_float32(latent.query.detach()))
         exists = latent.prior.mask.any(-1, keepdim=True)
         query = latent.query.detach().to(next(self.net.parameters()).dtype)
         answer: Tensor = self.net(query.masked_fill(~exists, 0.0))
         return answer.masked_fill(~exists, 0.0)
 
-    def forward(self, latent: Latent[D], reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch 1"]:
+    def forward(self, latent: Latent, reward: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch 1"]:
         return self.predict(latent).detach()
 
-    def fit(self, latent: Latent[D], reward: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
-        """-(B - mean r)^2 / 2: to be added to the surrogate; only the baseline has a gradient from it."""
+    def fit(self, latent: Latent, reward: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+        """-(B - mean r)^2 / 2, to be added to the surrogate; only the baseline gets a gradient from it."""
         return -0.5 * (self.predict(latent).squeeze(-1) - reward.detach()) ** 2
 
 

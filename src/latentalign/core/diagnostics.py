@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latentalign.core.alignments import Mixed
-from latentalign.core.distributions import Categorical
+from latentalign.core.distributions import AlignmentDistribution
 from latentalign.core.expectations import Enumerate
 from latentalign.core.kernels.emission import EmissionLatent
 from latentalign.core.latent import Latent
-from latentalign.core.multisample import weigh
 from latentalign.core.numerics import at_least_float32, flat_rows
 from latentalign.core.objectives import Hard, Variational, marginal
+from latentalign.core.objectives.multisample import weigh
 from latentalign.core.predictives import exact_posterior
 
 SOFTMAX_CURVATURE = 8 / 27
@@ -30,26 +29,23 @@ for g >= 1/2 and at most 1/4 below.
 """
 
 
-def jensen_gap(latent: Latent[Any]) -> Float[Tensor, "*batch"]:
+def jensen_gap(latent: Latent) -> Float[Tensor, "*batch"]:
     """log E_p[f] - E_p[log f]: what hard attention's bound leaves out."""
     return marginal(latent).value - Hard(Enumerate())(latent).value
 
 
-def elbo_gap(latent: Latent[Any]) -> Float[Tensor, "*batch"]:
+def elbo_gap(latent: Latent) -> Float[Tensor, "*batch"]:
     """log p(y|x) - ELBO(q), which is KL[q || exact posterior]."""
     return marginal(latent).value - Variational(Enumerate())(latent).value
 
 
-def posterior_divergence(latent: Latent[Any]) -> Float[Tensor, "*batch"]:
+def posterior_divergence(latent: Latent) -> Float[Tensor, "*batch"]:
     """KL[q || p(z|x,x~,y)], computed directly."""
-    inferred: Categorical = latent.categorical("posterior_divergence").require_inferred(
-        "posterior_divergence"
-    )
-    return inferred.kl(exact_posterior(latent))
+    return latent.require_inferred("posterior_divergence").kl(exact_posterior(latent))
 
 
 def iwae_bound(
-    latent: Latent[Any], n: int, draws: Int[Tensor, "*batch n"] | None = None
+    latent: Latent, n: int, draws: Int[Tensor, "*batch n"] | None = None
 ) -> Float[Tensor, "*batch"]:
     """One estimate of E_q[log 1/n sum_k p(z_k) f(z_k) / q(z_k)] (Burda et al. 2016)."""
     return weigh(latent, "iwae_bound", n, draws).bound()
@@ -68,9 +64,9 @@ class SoftGap:
     """False where c is an estimate from points visited, not a supremum."""
 
 
-def soft_gap(latent: Latent[Any], curvature: Float[Tensor, "*batch"], *, proven: bool) -> SoftGap:
+def soft_gap(latent: Latent, curvature: Float[Tensor, "*batch"], *, proven: bool) -> SoftGap:
     """Proposition 1 for the observed outputs, given a curvature."""
-    prior = latent.categorical("soft_gap").prior
+    prior = latent.prior
     exists = prior.mask.any(-1)
     gap: Tensor = (marginal(latent).value.exp() - latent.soft().exp()).abs().masked_fill(~exists, 0.0)
     spread = (1 - (prior.mean**2).sum(-1)).clamp(min=0.0).masked_fill(~exists, 0.0)
@@ -93,7 +89,7 @@ def softmax_curvature(
 
 
 def dense_probability(
-    latent: EmissionLatent[Any],
+    latent: EmissionLatent,
 ) -> Callable[[Float[Tensor, "*batch T"]], Float[Tensor, "*batch"]]:
     """g(z) = p(y | x, x~, z) of the observed y as a function of z that can be differentiated twice.
 
@@ -115,7 +111,7 @@ def dense_probability(
 
 def empirical_curvature(
     probability: Callable[[Float[Tensor, "*batch T"]], Float[Tensor, "*batch"]],
-    prior: Categorical,
+    prior: AlignmentDistribution,
     *,
     points: int = 5,
     iterations: int = 20,

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from latentalign.core.alignments import Alignments, Mixed
-from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal
-
-D = TypeVar("D", Categorical, Dirichlet, LogisticNormal)
+from latentalign.core.distributions import AlignmentDistribution
 
 
 @dataclass(eq=False)
-class Latent(Generic[D]):
-    """A batch of independent latent choices: z ~ prior, y ~ f(x, z), with y observed."""
+class Latent:
+    """A batch of latent choices with observed outputs: z ~ prior, y ~ f(x, z)."""
 
-    prior: D
+    prior: AlignmentDistribution
     log_likelihood: Callable[[Alignments], Tensor]
     """log p(y | x, x~, z_k) of shape (*batch, K) for any weighted set of alignments."""
-    inferred: D | None = None
-    """q(z; x, x~, y), where there is an inference network."""
+    inferred: AlignmentDistribution | None = None
+    """q(z; x, x~, y), if there is an inference network."""
     query: Float[Tensor, "*batch Dq"] | None = None
-    """x~ as features; only a learned baseline looks at it."""
+    """x~ as features; only a learned baseline uses it."""
 
     def soft(self) -> Float[Tensor, "*batch"]:
         """log p(y | x, x~, E_p[z]): soft attention, and the baseline of REINFORCE."""
@@ -40,37 +36,15 @@ class Latent(Generic[D]):
         """E[log p(y | x, x~, z)] over a weighted set of alignments."""
         return alignments.expect(self.log_likelihood(alignments))
 
-    def require_inferred(self, who: str) -> D:
-        """q, or an error that says how to get one, or in what it does not go with the prior."""
+    def require_inferred(self, by: str) -> AlignmentDistribution:
+        """q; raises if there is none, or if its divergence from the prior is undefined."""
         if self.inferred is None:
             raise ValueError(
-                f"{who} needs a model with an inference network: pass `inferred` to Latent "
+                f"{by} needs a model with an inference network: pass `inferred` to Latent "
                 f"(in a recipe, set inference.kind)"
             )
-        prior, inferred = self.prior, self.inferred
-        if not isinstance(inferred, type(prior)):
-            raise TypeError(
-                f"{who} needs prior and q of one family, got {type(prior).__name__} and {type(inferred).__name__}"
-            )
-        if inferred.mask.shape != prior.mask.shape:
-            raise ValueError(
-                f"{who} needs prior and q of one shape (*batch, T), got {tuple(prior.mask.shape)} and "
-                f"{tuple(inferred.mask.shape)}"
-            )
-        # A density over other members than the prior's has no divergence from it; a Categorical's is +inf.
-        relaxed = not isinstance(prior, Categorical) and not torch.compiler.is_compiling()
-        if relaxed and not torch.equal(inferred.mask, prior.mask):
-            raise ValueError(f"{who} needs prior and q over the same members: build both with one mask")
-        return inferred
-
-    def categorical(self, who: str) -> Latent[Categorical]:
-        """Itself, or an error when its alignments are not discrete."""
-        if not isinstance(self.prior, Categorical):
-            raise TypeError(
-                f"{who} needs a Categorical prior, got {type(self.prior).__name__}: "
-                f"build the model with the objective's `family`"
-            )
-        return self
+        self.inferred.check_divergence(self.prior, by)
+        return self.inferred
 
 
 @dataclass(frozen=True, eq=False)

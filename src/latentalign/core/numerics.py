@@ -1,24 +1,26 @@
-"""Sums in log space that stay finite, forward and backward, when members are absent; the best of long rows."""
+"""Sums in log space that stay finite when members are absent, forward and backward; top-k of long rows."""
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from latentalign.core.errors import NonFiniteScoresError
+
 NEG_INF = float("-inf")
 
 
 def at_least_float32(value: Tensor) -> Tensor:
-    """The same numbers, in float32 where they came in 16 bits."""
+    """The value in its own precision, or in float32 if that is a 16-bit one."""
     return value.float() if value.dtype in (torch.bfloat16, torch.float16) else value
 
 
 def in_float64(value: Tensor) -> Tensor:
-    """The same numbers in float64, where the device has it."""
+    """The value in float64 if the device supports it."""
     return value if value.device.type == "mps" else value.double()
 
 
 def flat_rows(value: Float[Tensor, "*batch D"]) -> Float[Tensor, "n D"]:
-    """All leading dimensions as one (of size 1 where there are none)."""
+    """All leading dimensions flattened into one (of size 1 if there are none)."""
     return value.reshape(value.shape[:-1].numel(), value.shape[-1])
 
 
@@ -35,7 +37,7 @@ def masked_log_softmax(
     scores: Float[Tensor, "*batch T"], mask: Bool[Tensor, "*batch T"]
 ) -> Float[Tensor, "*batch T"]:
     """Log of the softmax over the members that exist; -inf, without gradient, elsewhere."""
-    # The row maximum is taken out first: whatever stands in masked places never enters a sum.
+    # log_sum_exp subtracts the row maximum of the existing members, so masked values never enter a sum.
     finite = scores.masked_fill(~mask, NEG_INF)
     normalizer = log_sum_exp(finite).unsqueeze(-1)
     normalizer = normalizer.masked_fill(normalizer == NEG_INF, 0.0)
@@ -45,7 +47,7 @@ def masked_log_softmax(
 def weighted_sum(
     weight: Float[Tensor, "*batch K"], value: Float[Tensor, "*batch K"]
 ) -> Float[Tensor, "*batch"]:
-    """sum_k w_k v_k where a member of weight zero counts nothing, even if its value is infinite."""
+    """sum_k w_k v_k; a member of weight zero contributes nothing, even if its value is infinite."""
     absent = weight == 0
     return (weight * value.masked_fill(absent, 0.0)).sum(-1)
 
@@ -57,18 +59,18 @@ def require_finite_scores(name: str, scores: Tensor, mask: Tensor) -> None:
     bad = (scores.isnan() | (scores == float("inf"))) & mask
     if bad.any():
         where = tuple(bad.nonzero()[0].tolist())
-        raise ValueError(
+        raise NonFiniteScoresError(
             f"{name} must be finite or -inf where the mask is True, got {scores[where].item()} at {where} "
             f"({int(bad.sum())} such of {bad.numel()})"
         )
 
 
 BLOCK = 64
-"""Columns that are looked at together."""
+"""Columns per block in `top_values`."""
 
 
 def top_values(values: Float[Tensor, "n V"], k: int) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
-    """`topk`; of long rows, within the k blocks of columns that have the largest maxima."""
+    """`topk`; long rows are searched only in the k blocks of columns with the largest maxima."""
     blocks = values.shape[1] // BLOCK
     if blocks <= 2 * k:
         value, column = values.topk(k)

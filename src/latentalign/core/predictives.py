@@ -1,109 +1,207 @@
-"""Predictive inference: which alignments stand for the prior at test time, and what they give."""
+"""Predictive inference: which alignments stand for the prior at test time."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar
 
 from jaxtyping import Float
 from torch import Tensor
 
-from latentalign.core.alignments import Alignments, Mixed, OneHot
-from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal
+from latentalign.core.alignments import Alignments, Mixed
+from latentalign.core.distributions import AlignmentDistribution, Categorical
+from latentalign.core.heads import is_factored
+from latentalign.core.kernels.beam import Beam, certified_log_probs
 from latentalign.core.kernels.certified import certified_marginal
 from latentalign.core.latent import Latent
+from latentalign.core.registry import Registry
+
+if TYPE_CHECKING:
+    from latentalign.core.choice import LatentChoice
 
 
-@runtime_checkable
-class Predict(Protocol):
-    """The weighted alignments that stand for a prior."""
+class Predictive(ABC):
+    """A way to predict: the weighted alignments that stand for a prior.
 
-    def __call__(self, prior: Any) -> Alignments: ...
+    `NAME` or `NAME:ARGUMENT` on the command line becomes `PREDICTIVES[NAME].parse(ARGUMENT)`.
+    """
+
+    usage: ClassVar[str] = ""
+    """How it is written, such as kmax:K."""
+    abilities: ClassVar[tuple[str, ...]] = ()
+    """What it asks of the prior."""
+    deterministic: ClassVar[bool] = True
+    """Whether it draws no random numbers, so that batches may be computed in any order."""
+
+    @classmethod
+    def parse(cls, argument: str) -> Predictive:
+        """The predictive with the argument that follows its name; raises ValueError if the argument is wrong."""
+        if argument:
+            raise ValueError(f"it takes no argument, got {argument!r}")
+        return cls()
+
+    @abstractmethod
+    def alignments(self, prior: AlignmentDistribution) -> Alignments:
+        """The weighted alignments that stand for a prior."""
+
+    @property
+    def draws(self) -> int:
+        """How many random alignments a query needs."""
+        return 0
+
+    def log_prob(self, latent: Latent) -> Float[Tensor, "*batch"]:
+        """log p(y | x, x~) of the observed output."""
+        self.check(latent.prior)
+        return latent.log_marginal(self.alignments(latent.prior))
+
+    def log_probs(self, choice: LatentChoice, beam: Beam | None = None) -> Float[Tensor, "*batch V"]:
+        """log p(y | x, x~) of every output; in a beam search, `beam` is what the search knows."""
+        self.check(choice.prior)
+        return choice.average(self.alignments(choice.prior))
+
+    def check(self, prior: AlignmentDistribution | type[AlignmentDistribution]) -> None:
+        """Raise if a distribution lacks an ability that this predictive needs."""
+        prior.require(*self.abilities, by=f"predicting with {self.usage}")
 
 
+PREDICTIVES: Registry[type[Predictive]] = Registry("predictive")
+"""Predictives by name."""
+
+
+@PREDICTIVES.register("exact")
 @dataclass(frozen=True)
-class ExactPredict:
+class ExactPredictive(Predictive):
     """All members."""
 
-    def __call__(self, prior: Categorical | Dirichlet | LogisticNormal) -> OneHot:
-        if not isinstance(prior, Categorical):
-            raise TypeError(f"a {type(prior).__name__} prior cannot be enumerated; predict with sample:N")
+    usage = "exact"
+    abilities = ("enumerate",)
+
+    def alignments(self, prior: AlignmentDistribution) -> Alignments:
         return prior.enumerate()
 
 
+@PREDICTIVES.register("certified")
 @dataclass(frozen=True)
-class CertifiedPredict(ExactPredict):
-    """All members, of which those that provably cannot matter to the tolerance need not be computed."""
+class CertifiedPredictive(ExactPredictive):
+    """All members, except those that provably cannot change the result by more than the tolerance."""
 
     tolerance: float
 
+    usage = "certified:TOLERANCE"
 
+    @classmethod
+    def parse(cls, argument: str) -> Predictive:
+        return cls(positive_number(argument))
+
+    def log_prob(self, latent: Latent) -> Float[Tensor, "*batch"]:
+        self.check(latent.prior)
+        return certified_marginal(latent, self.tolerance).value
+
+    def log_probs(self, choice: LatentChoice, beam: Beam | None = None) -> Float[Tensor, "*batch V"]:
+        if beam is None or choice.source is None or not is_factored(choice.head):
+            return super().log_probs(choice)
+        self.check(choice.prior)
+        return certified_log_probs(
+            choice.head,
+            choice.query,
+            choice.memory,
+            choice.prior.enumerate(),
+            source=choice.source,
+            beam=beam,
+            tolerance=self.tolerance,
+            max_logits=choice.max_logits,
+        )
+
+
+@PREDICTIVES.register("kmax")
 @dataclass(frozen=True)
-class KMaxPredict:
-    """The k most probable members, renormalised (all of them where there are fewer)."""
+class KMaxPredictive(Predictive):
+    """The k most probable members, renormalised (all of them if there are fewer)."""
 
     k: int
 
-    def __call__(self, prior: Categorical | Dirichlet | LogisticNormal) -> OneHot:
-        if not isinstance(prior, Categorical):
-            raise TypeError(
-                f"a {type(prior).__name__} prior has no most probable members; predict with sample:N"
-            )
-        return prior.top(min(self.k, prior.log_probs.shape[-1]))
+    usage = "kmax:K"
+    abilities = ("top",)
+
+    @classmethod
+    def parse(cls, argument: str) -> Predictive:
+        return cls(positive_count(argument))
+
+    def alignments(self, prior: AlignmentDistribution) -> Alignments:
+        return prior.top(min(self.k, prior.mask.shape[-1]))
 
 
+@PREDICTIVES.register("soft")
 @dataclass(frozen=True)
-class SoftPredict:
+class SoftPredictive(Predictive):
     """The mean alone: soft attention."""
 
-    def __call__(self, prior: Categorical | Dirichlet | LogisticNormal) -> Mixed:
+    usage = "soft"
+
+    def alignments(self, prior: AlignmentDistribution) -> Alignments:
         return Mixed.point(prior.mean, prior.mask)
 
+    def log_probs(self, choice: LatentChoice, beam: Beam | None = None) -> Float[Tensor, "*batch V"]:
+        return choice.soft()
 
+
+@PREDICTIVES.register("sample")
 @dataclass(frozen=True)
-class SamplePredict:
+class SamplePredictive(Predictive):
     """n samples of the prior."""
 
     n: int
 
-    def __call__(self, prior: Categorical | Dirichlet | LogisticNormal) -> Alignments:
-        return prior.sample(self.n) if isinstance(prior, Categorical) else prior.rsample(self.n)
+    usage = "sample:N"
+    abilities = ("sample",)
+    deterministic = False
+
+    @classmethod
+    def parse(cls, argument: str) -> Predictive:
+        return cls(positive_count(argument))
+
+    @property
+    def draws(self) -> int:
+        return self.n
+
+    def alignments(self, prior: AlignmentDistribution) -> Alignments:
+        return prior.sample(self.n)
 
 
-def parse_predict(text: str) -> Predict:
-    """exact, certified:TOLERANCE, kmax:K, soft or sample:N."""
-    name, _, number = text.partition(":")
-    if text in ("exact", "soft"):
-        return ExactPredict() if text == "exact" else SoftPredict()
-    if name in ("kmax", "sample") and number.isascii() and number.isdigit() and int(number) > 0:
-        return KMaxPredict(int(number)) if name == "kmax" else SamplePredict(int(number))
-    if name == "certified" and (tolerance := positive(number)):
-        return CertifiedPredict(tolerance)
-    raise ValueError(
-        "predict must be exact, certified:TOLERANCE, kmax:K, soft or sample:N with a positive number, "
-        f"got {text!r}"
-    )
-
-
-def positive(number: str) -> float | None:
-    """A positive number, or None."""
+def parse_predict(text: str) -> Predictive:
+    """A predictive from NAME or NAME:ARGUMENT, such as exact or kmax:5."""
+    name, _, argument = text.partition(":")
     try:
-        value = float(number)
+        return PREDICTIVES[name].parse(argument)
+    except ValueError as error:
+        known = ", ".join(kind.usage or name for name, kind in PREDICTIVES.items())
+        raise ValueError(f"predict must be one of {known}; got {text!r}: {error}") from None
+
+
+def positive_count(text: str) -> int:
+    """A whole number of at least 1."""
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise ValueError(f"expected a positive whole number, got {text!r}")
+
+
+def positive_number(text: str) -> float:
+    """A finite number above 0."""
+    try:
+        value = float(text)
     except ValueError:
-        return None
-    return value if 0 < value < math.inf else None
+        value = math.nan
+    if 0 < value < math.inf:
+        return value
+    raise ValueError(f"expected a positive number, got {text!r}")
 
 
-def log_predictive(latent: Latent[Any], how: Predict) -> Float[Tensor, "*batch"]:
-    """log p(y | x, x~) of the observed y."""
-    if isinstance(how, CertifiedPredict):
-        return certified_marginal(latent, how.tolerance).value
-    return latent.log_marginal(how(latent.prior))
-
-
-def exact_posterior(latent: Latent[Any]) -> Categorical:
+def exact_posterior(latent: Latent) -> Categorical:
     """p(z | x, x~, y) by Bayes' rule over all members."""
-    prior = latent.categorical("the exact posterior").prior
-    joint = prior.log_probs.masked_fill(~prior.mask, 0.0) + latent.log_likelihood(prior.enumerate())
+    prior = latent.prior
+    prior.require("enumerate", by="the exact posterior")
+    everything = prior.enumerate()
+    joint = everything.log_weight.masked_fill(~prior.mask, 0.0) + latent.log_likelihood(everything)
     return Categorical.from_scores(joint, prior.mask)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from importlib.metadata import entry_points
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 T = TypeVar("T")
 E = TypeVar("E")
@@ -31,9 +31,10 @@ class Registry(MutableMapping[str, T], Generic[T]):
     An entry point never replaces an entry that exists.
     """
 
-    def __init__(self, kind: str, plural: str | None = None) -> None:
-        self.kind = kind
-        self.group = f"latentalign.{plural or kind + 's'}"
+    def __init__(self, kind: str, convert: Callable[[str, Any], T] | None = None) -> None:
+        """`kind` is the singular in messages; `convert(name, entry)` turns what is registered into an entry."""
+        self.kind, self.convert = kind, convert
+        self.group = f"latentalign.{kind}s"
         self._entries: dict[str, T] = {}
         self._loaded = False
 
@@ -41,7 +42,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
         """A decorator that registers a class or function under a name."""
 
         def add(entry: E) -> E:
-            self[name] = entry  # type: ignore[assignment]
+            self[name] = cast(T, entry)
             return entry
 
         return add
@@ -60,7 +61,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
                     f"repair or uninstall the package that declares it"
                 ) from error
             if point.name not in self._entries:  # loading may have registered it by decorator
-                self._entries[point.name] = entry
+                self[point.name] = entry
 
     def __getitem__(self, name: str) -> T:
         if name not in self._entries:
@@ -70,7 +71,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return self._entries[name]
 
     def __setitem__(self, name: str, entry: T) -> None:
-        self._entries[name] = entry
+        self._entries[name] = entry if self.convert is None else self.convert(name, entry)
 
     def __delitem__(self, name: str) -> None:
         del self._entries[name]

@@ -1,49 +1,44 @@
-"""Latent attention to put into one's own model, and a posterior network in the style of the paper."""
+"""Latent attention for your own model, and a posterior network in the style of the paper."""
 
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal
-from latentalign.core.kernels.emission import MAX_LOGITS, EmissionLatent, predictive_log_prob
-from latentalign.core.objectives import FAMILIES
-from latentalign.core.predictives import parse_predict
+from latentalign.core.choice import LatentChoice
+from latentalign.core.distributions import DISTRIBUTIONS, AlignmentDistribution
+from latentalign.core.kernels.likelihood import MAX_LOGITS
 from latentalign.core.scores import resolve_score
 from latentalign.nn.heads import MLPHead
 
 
 class AlignmentScores(nn.Module):
-    """Scores turned into a distribution of one family over the members of the source."""
+    """A distribution over the members of the source, from one score, or several if the distribution needs them."""
 
     def __init__(
-        self, query_dim: int, memory_dim: int, *, hidden: int, score: str | nn.Module, family: str
+        self, query_dim: int, memory_dim: int, *, hidden: int, score: str | nn.Module, distribution: str
     ) -> None:
         super().__init__()
-        if family not in FAMILIES:
-            raise ValueError(f"unknown family {family!r}; choose one of {', '.join(FAMILIES)}")
-        self.family = family
+        self.distribution = DISTRIBUTIONS[distribution]
         sizes: dict[str, Any] = {"query_dim": query_dim, "memory_dim": memory_dim, "hidden": hidden}
         self.score = resolve_score(score, **sizes)
-        # A second score with parameters of its own: a module is copied, a name is built anew.
-        self.scale = resolve_score(deepcopy(score), **sizes) if family == "logistic-normal" else None
+        for name in self.distribution.extra_scores:
+            # Every score has parameters of its own: a module is copied, a name is built anew.
+            setattr(self, name, resolve_score(deepcopy(score), **sizes))
 
     def forward(
         self,
         query: Float[Tensor, "*batch Dq"],
         memory: Float[Tensor, "*#batch T D"],
         mask: Bool[Tensor, "*batch T"],
-    ) -> Categorical | Dirichlet | LogisticNormal:
-        scores = self.score(query, memory)
-        if self.family == "dirichlet":
-            return Dirichlet.from_scores(scores, mask)
-        if self.scale is not None:
-            return LogisticNormal.from_scores(scores, mask, scale_scores=self.scale(query, memory))
-        return Categorical.from_scores(scores, mask)
+    ) -> AlignmentDistribution:
+        more = [getattr(self, name)(query, memory) for name in self.distribution.extra_scores]
+        return self.distribution.from_scores(self.score(query, memory), mask, *more)
 
 
 class PosteriorNetwork(nn.Module):
@@ -69,17 +64,17 @@ class PosteriorNetwork(nn.Module):
         """Scores of every member given the output."""
         h = self.embed(target)
         gated = memory * torch.relu(self.gate_memory(h)).unsqueeze(-2)
-        asked = self.from_query(query * torch.relu(self.gate_query(h))).unsqueeze(-2)
-        scores: Tensor = self.to_score(torch.tanh(self.from_memory(gated) + asked)).squeeze(-1)
+        from_query = self.from_query(query * torch.relu(self.gate_query(h))).unsqueeze(-2)
+        scores: Tensor = self.to_score(torch.tanh(self.from_memory(gated) + from_query)).squeeze(-1)
         return scores
 
 
 class LatentAttention(nn.Module):
-    """Attention whose output is a `Latent`, ready for any objective.
+    """Attention whose output is a `LatentChoice`: observe the outputs to train it, or predict them.
 
-    query is (B, S, query_dim) or (B, query_dim), memory (B, T, memory_dim), target (B, S) or (B,);
-    `key_padding_mask` (B, T) and `query_padding_mask` (B, S) are True where there is padding, as in PyTorch. `score` is
-    a registered name or a module; see `latentalign.core.scores`.
+    query is (B, S, query_dim) or (B, query_dim), memory (B, T, memory_dim). `key_padding_mask` (B, T) and
+    `query_padding_mask` (B, S) are True at padding, as in PyTorch. `score` is a registered name or a module; see
+    `latentalign.core.scores`. `distribution` is a registered name; see `latentalign.core.distributions`.
     """
 
     def __init__(
@@ -90,75 +85,64 @@ class LatentAttention(nn.Module):
         *,
         hidden: int = 256,
         score: str | nn.Module = "mlp",
-        family: str = "categorical",
+        distribution: str = "categorical",
         dropout: float = 0.0,
         inference: bool = True,
         head: nn.Module | None = None,
         max_logits: int = MAX_LOGITS,
     ) -> None:
         super().__init__()
-        self.query_dim, self.memory_dim = query_dim, memory_dim
-        self.prior = AlignmentScores(query_dim, memory_dim, hidden=hidden, score=score, family=family)
-        self.head = (
-            MLPHead(query_dim, memory_dim, outputs, hidden=hidden, dropout=dropout) if head is None else head
-        )
-        if inference and family != "categorical":
+        self.query_dim, self.memory_dim, self.max_logits = query_dim, memory_dim, max_logits
+        sizes: dict[str, Any] = {"hidden": hidden, "score": score, "distribution": distribution}
+        self.prior = AlignmentScores(query_dim, memory_dim, **sizes)
+        if head is None:
+            head = MLPHead(query_dim, memory_dim, outputs, hidden=hidden, dropout=dropout)
+        self.head = head
+        if inference and self.prior.distribution.extra_scores:
             raise ValueError(
-                "the built-in posterior network is categorical; pass inference=False and q to forward"
+                f"the built-in posterior network has one score, {distribution} needs more; pass inference=False, "
+                "and q to `observe`"
             )
         self.posterior = (
             PosteriorNetwork(query_dim, memory_dim, outputs, hidden=hidden) if inference else None
         )
-        self.max_logits = max_logits
 
     def forward(
         self,
         query: Float[Tensor, "*batch Dq"],
         memory: Float[Tensor, "B T D"],
-        target: Int[Tensor, "*batch"],
         *,
         key_padding_mask: Bool[Tensor, "B T"] | None = None,
         query_padding_mask: Bool[Tensor, "*batch"] | None = None,
-        inferred: Any = None,
-    ) -> EmissionLatent[Any]:
-        """The latent choice of every query, with q from the posterior network unless one is given."""
+    ) -> LatentChoice:
+        """The latent choice of every query, with q from the posterior network."""
         query, memory, mask = self.prepare(query, memory, key_padding_mask, query_padding_mask)
-        if target.shape != query.shape[:-1]:
-            raise ValueError(
-                f"target must have one output for every query, {tuple(query.shape[:-1])}, got {tuple(target.shape)}"
-            )
-        exists = mask.any(-1)
-        if inferred is None and self.posterior is not None:
-            seen = target.masked_fill(~exists, 0)
-            inferred = Categorical.from_scores(self.posterior(query, memory, seen), mask)
-        return EmissionLatent(
+        return LatentChoice(
             self.prior(query, memory, mask),
             self.head,
             query,
-            memory=memory,
-            target=target,
-            inferred=inferred,
-            query_mask=exists,
+            memory,
+            query_mask=mask.any(-1),
+            infer=None if self.posterior is None else partial(self.infer, query, memory, mask),
             max_logits=self.max_logits,
         )
 
-    def predict(
+    def infer(
         self,
         query: Float[Tensor, "*batch Dq"],
-        memory: Float[Tensor, "B T D"],
-        how: str = "exact",
-        *,
-        key_padding_mask: Bool[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "*batch V"]:
-        """log p(y | x, x~) of every output: exact, kmax:K, soft or sample:N."""
-        query, memory, mask = self.prepare(query, memory, key_padding_mask, None)
-        alignments = parse_predict(how)(self.prior(query, memory, mask))
-        return predictive_log_prob(self.head, query, memory, alignments, max_logits=self.max_logits)
+        memory: Float[Tensor, "*#batch T D"],
+        mask: Bool[Tensor, "*batch T"],
+        target: Int[Tensor, "*batch"],
+    ) -> AlignmentDistribution:
+        """q(z; x, x~, y) from the posterior network."""
+        assert self.posterior is not None
+        target = target.masked_fill(~mask.any(-1), 0)  # padding may hold any number
+        return self.prior.distribution.from_scores(self.posterior(query, memory, target), mask)
 
     def prepare(
         self, query: Tensor, memory: Tensor, key_padding: Tensor | None, query_padding: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Query and memory with zeros for padding, memory broadcast over queries, and the mask (*batch, T)."""
+        """Query and memory with zeros at padding, memory that broadcasts over queries, and the mask (*batch, T)."""
         batch = query.shape[:-1]
         if memory.dim() != 3 or query.dim() not in (2, 3) or batch[0] != memory.shape[0]:
             raise ValueError(
@@ -175,7 +159,7 @@ class LatentAttention(nn.Module):
         exists = torch.ones(memory.shape[:2], dtype=torch.bool, device=memory.device)
         if key_padding is not None:
             exists = ~key_padding
-        # What stands in padding must reach neither value nor gradient, and 0 * NaN is NaN: cut it here.
+        # Padding must affect neither values nor gradients, and 0 * NaN is NaN, so replace it here.
         memory = memory.masked_fill(~exists.unsqueeze(-1), 0.0)
         if query.dim() == 3:
             memory, exists = memory.unsqueeze(1), exists.unsqueeze(1)
@@ -186,9 +170,9 @@ class LatentAttention(nn.Module):
 
 
 def check_padding(name: str, padding: Tensor | None, shape: torch.Size) -> None:
-    """Raise unless a mask, where there is one, is boolean and of the given shape."""
+    """Raise unless a mask is None, or boolean and of the right shape."""
     if padding is not None and (padding.dtype != torch.bool or padding.shape != shape):
         raise ValueError(
-            f"{name} must be boolean, True where there is padding, and of shape {tuple(shape)}, "
+            f"{name} must be boolean, True at padding, and of shape {tuple(shape)}, "
             f"got {padding.dtype} of shape {tuple(padding.shape)}"
         )

@@ -1,4 +1,4 @@
-"""Output heads: f(x, z) from a query and what the alignment selects."""
+"""Output heads: f(x, z) from a query and the context that an alignment selects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from latentalign.core.factored import FactoredHead
+from latentalign.core.heads import FactoredHead
 from latentalign.nn.dropout import Dropout
 
 
@@ -24,7 +24,7 @@ class MLPHead(FactoredHead):
         activation: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        # One matrix over [context; query], kept as its two halves: each is applied once to what it sees.
+        # One matrix over [context; query], stored as two, because each part is applied once per position or query.
         self.from_memory = nn.Linear(memory_dim, hidden, bias=False)
         self.from_query = nn.Linear(query_dim, hidden)
         self.activation = nn.Tanh() if activation is None else activation

@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -30,29 +30,29 @@ TIMED_STEPS = 3
 """Steps whose median time is reported."""
 ROUNDING = 1e-6
 """Tolerance: gaps and bounds are differences of probabilities in single precision."""
-ESTIMATORS: tuple[tuple[str, str, dict[str, Any], str], ...] = (
-    ("marginal", "marginal", {}, "marginal"),
-    ("hard-enum", "hard-enum", {}, "hard-enum"),
-    ("hard-sample", "hard-sample", {}, "hard-enum"),
-    ("hard-sample, no baseline", "hard-sample", {"baseline": "none"}, "hard-enum"),
-    ("variational-enum", "variational-enum", {}, "variational-enum"),
-    ("variational-sample", "variational-sample", {}, "variational-enum"),
-    ("variational-sample, no baseline", "variational-sample", {"baseline": "none"}, "variational-enum"),
-    ("variational-sample, 5 draws", "variational-sample", {"n": 5}, "variational-enum"),
-    ("sum-and-sample", "sum-and-sample", {}, "variational-enum"),
-    ("gumbel, temperature 0.1", "gumbel", {"temperature": 0.1}, "variational-enum"),
-    ("gumbel, temperature 0.5", "gumbel", {"temperature": 0.5}, "variational-enum"),
-    ("gumbel, temperature 1", "gumbel", {"temperature": 1.0}, "variational-enum"),
-    ("rws", "rws", {}, "marginal"),
-    ("vimco", "vimco", {}, "marginal"),
-    ("svi", "svi", {}, "marginal"),
-    ("semi-amortized", "semi-amortized", {}, "marginal"),
-)
-"""Name, objective, options, and the enumerated objective whose gradient is the reference."""
+
+
+class Estimator(NamedTuple):
+    """An estimator to measure: label, objective and options, and the enumerated objective that is its reference."""
+
+    label: str
+    objective: str
+    options: Mapping[str, Any]
+    reference: str
+
+
+def estimators() -> list[Estimator]:
+    """Every variant of every objective that has an exact counterpart."""
+    return [
+        Estimator(label, entry.name, options, entry.truth)
+        for entry in OBJECTIVES.values()
+        if entry.truth is not None
+        for label, options in (entry.variants or {entry.name: {}}).items()
+    ]
 
 
 @torch.no_grad()
-def bounds(latents: Iterable[Latent[Any]]) -> dict[str, float]:
+def bounds(latents: Iterable[Latent]) -> dict[str, float]:
     """Mean gaps and bounds over queries, in nats."""
     sums: dict[str, float] = {}
     count = 0
@@ -73,7 +73,7 @@ def bounds(latents: Iterable[Latent[Any]]) -> dict[str, float]:
 
 
 def gradients(
-    module: nn.Module, latent_of: Callable[[], Latent[Any]], *, inferred: bool, draws: int
+    module: nn.Module, latent_of: Callable[[], Latent], *, inferred: bool, draws: int
 ) -> list[dict[str, Any]]:
     """Bias, variance and signal-to-noise ratio of every estimator on one batch, against the exact gradient.
 
@@ -86,7 +86,7 @@ def gradients(
     generative = [p for n, p in module.named_parameters() if not n.startswith("inference.")]
     references: dict[str, Tensor] = {}
     measured = []
-    for name, kind, options, target in ESTIMATORS:
+    for name, kind, options, target in estimators():
         objective = OBJECTIVES[kind](**options)
         if objective.needs_inferred and not inferred:
             continue
@@ -128,7 +128,7 @@ def gradient_statistics(
     }
 
 
-def with_fixed_q(latent: Latent[Any]) -> Latent[Any]:
+def with_fixed_q(latent: Latent) -> Latent:
     """The same latent choice with q fixed: no gradient flows through it."""
     fixed = copy.copy(latent)
     fixed.inferred = None if latent.inferred is None else latent.inferred.detach()
@@ -136,7 +136,7 @@ def with_fixed_q(latent: Latent[Any]) -> Latent[Any]:
 
 
 def gradient(
-    objective: Objective, latent_of: Callable[[], Latent[Any]], parameters: Sequence[nn.Parameter]
+    objective: Objective, latent_of: Callable[[], Latent], parameters: Sequence[nn.Parameter]
 ) -> Tensor:
     """The gradient of the summed surrogate."""
     parts = torch.autograd.grad(objective(latent_of()).surrogate.sum(), parameters, allow_unused=True)
@@ -148,7 +148,7 @@ def gradient(
 
 
 def seconds_per_step(
-    objective: Objective, latent_of: Callable[[], Latent[Any]], parameters: Sequence[nn.Parameter]
+    objective: Objective, latent_of: Callable[[], Latent], parameters: Sequence[nn.Parameter]
 ) -> float:
     """Time of one forward and backward pass."""
     start = time.perf_counter()
@@ -159,7 +159,7 @@ def seconds_per_step(
     return time.perf_counter() - start
 
 
-def proposition_1(latent: EmissionLatent[Any], *, points: int = 3, iterations: int = 10) -> dict[str, Any]:
+def proposition_1(latent: EmissionLatent, *, points: int = 3, iterations: int = 10) -> dict[str, Any]:
     """|p - p_soft| of every query beside Proposition 1's bound with an empirical, unproven curvature."""
     curvature = empirical_curvature(
         dense_probability(latent), latent.prior, points=points, iterations=iterations

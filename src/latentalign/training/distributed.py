@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from latentalign.core.baselines import RunningMean
 from latentalign.errors import InputError, LostProcessError
 
 PATIENCE = timedelta(minutes=30)
@@ -67,7 +68,18 @@ class World:
 
     def replica(self, module: nn.Module) -> nn.Module:
         """The module with gradients averaged over all processes."""
-        return module if self.size == 1 else DistributedDataParallel(module)
+        if self.size == 1:
+            return module
+        for part in module.modules():
+            if isinstance(part, RunningMean):
+                part.all_reduce = self.sum
+        return DistributedDataParallel(module)
+
+    def sum(self, value: Tensor) -> Tensor:
+        """A tensor summed over all processes."""
+        with self.watched():
+            dist.all_reduce(value)
+        return value
 
     def alone(self, module: nn.Module) -> AbstractContextManager[None]:
         """While gradients are only gathered here: they are exchanged with those of a later batch."""

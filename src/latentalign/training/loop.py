@@ -18,6 +18,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from latentalign.config import Section
+from latentalign.core.errors import NonFiniteScoresError
 from latentalign.errors import CheckpointError, DivergedError, Interrupted
 from latentalign.extras import require_package
 from latentalign.training import checkpoint
@@ -377,10 +378,8 @@ class Trainer:
         """The forward pass; scores that are not finite count as divergence."""
         try:
             return forward()
-        except ValueError as error:
-            if "must be finite" in str(error):
-                raise self.diverged(group, str(error)) from None
-            raise
+        except NonFiniteScoresError as error:
+            raise self.diverged(group, str(error)) from None
 
     def diverged(self, group: Sequence[Any], what: str) -> DivergedError:
         lines = "; ".join(self.task.describe(key) for key in group)
@@ -423,9 +422,7 @@ class Trainer:
         """A validation; scores that are not finite count as divergence."""
         try:
             return self.task.validate()
-        except ValueError as error:
-            if "must be finite" not in str(error):
-                raise
+        except NonFiniteScoresError as error:
             raise DivergedError(f"validation after step {self.position.step}: {error}; {ADVICE}") from None
 
     def where(self) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 from typing import Any
 
 from pydantic import ConfigDict, model_validator
@@ -25,7 +24,7 @@ class ObjectiveConfig(Section):
         """Refuse names and options that do not exist, naming the nearest that do."""
         if self.name not in OBJECTIVES:
             raise ValueError(f"unknown objective {self.name!r}{nearest(self.name, list(OBJECTIVES))}")
-        known = list(inspect.signature(OBJECTIVES[self.name]).parameters)
+        known = OBJECTIVES[self.name].options
         for option in self.options:
             if option not in known:
                 raise ValueError(f"{self.name} has no option {option!r}{nearest(option, known)}")

@@ -15,7 +15,7 @@ from torch import nn
 from latentalign import config as recipes
 from latentalign import storage
 from latentalign.config import Section
-from latentalign.core.objectives import Objective, trainable_parts
+from latentalign.core.objectives import Objective
 from latentalign.errors import CheckpointError, InputError
 from latentalign.nn.recurrent import compile_cells
 from latentalign.training import checkpoint
@@ -154,7 +154,7 @@ class LossModule(nn.Module):
     def __init__(self, model: nn.Module, objective: Objective) -> None:
         super().__init__()
         self.model, self.objective = model, objective
-        self.parts = trainable_parts(objective)
+        self.register_load_state_dict_pre_hook(rename_baseline)  # type: ignore[no-untyped-call]
 
     def forward(self, batch: tuple[Any, ...]) -> Sums:
         pairs, *more = batch
@@ -163,10 +163,17 @@ class LossModule(nn.Module):
         return Sums(estimate.surrogate.sum(), estimate.value.sum(), terms, pairs.tokens, len(pairs.index))
 
 
+def rename_baseline(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Checkpoints of version 0.1 keep the parameters of a baseline under `parts.0`."""
+    old, new = f"{prefix}parts.0.", f"{prefix}objective.expectation.baseline."
+    for name in [n for n in state if n.startswith(old)]:
+        state[new + name.removeprefix(old)] = state.pop(name)
+
+
 def easier_objective(config: Recipe) -> str | None:
     """What to train on before this objective: what the recipe says if it is of this family, or the Jensen bound."""
     wanted = config.training.warm_start_objective
-    if wanted and ObjectiveConfig(name=wanted).build().family == config.objective.build().family:
+    if wanted and ObjectiveConfig(name=wanted).build().distribution == config.objective.build().distribution:
         return wanted
     return "relaxed-hard" if config.objective.name == "relaxed" else None
 

@@ -24,7 +24,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from latentalign.core.predictives import SamplePredict, parse_predict
+from latentalign.core.predictives import parse_predict
 from latentalign.errors import InputError, LatentAlignError
 
 MOST_SAMPLES = 1000
@@ -40,7 +40,7 @@ class Request(BaseModel):
 def require_few_samples(text: str) -> str:
     """A predictive that does not draw more samples than memory holds."""
     how = parse_predict(text)
-    if isinstance(how, SamplePredict) and how.n > MOST_SAMPLES:
+    if how.draws > MOST_SAMPLES:
         raise ValueError(f"at most sample:{MOST_SAMPLES}")
     return text
 

@@ -10,7 +10,6 @@ import torch
 
 from latentalign import parse_predict
 from latentalign.core.kernels import fused_softmax
-from latentalign.core.predictives import log_predictive
 from latentalign.search import BeamSearch
 from latentalign.tasks.nmt.decode import Translator, pair_batch
 from latentalign.tasks.nmt.translate import Settings, output_alignments, translate_lines
@@ -33,7 +32,7 @@ def test_unpenalised_scores_are_the_models_own_log_probability(trained, lines, h
         for h in hypotheses:
             batch = pair_batch([source], [list(h.tokens[:-1])])
             with torch.no_grad():
-                own = log_predictive(trained.model.latent(batch), predict).sum()
+                own = predict.log_prob(trained.model.latent(batch)).sum()
             assert h.log_prob == pytest.approx(float(own), abs=1e-5)
             assert h.score == pytest.approx(h.log_prob)
 
@@ -102,7 +101,7 @@ def test_certified_decoding_is_exact_decoding_to_the_tolerance(trained, lines, b
     for source, h in zip(sources, found["certified:0.01"], strict=True):
         batch = pair_batch([source], [list(h.tokens[:-1])])
         with torch.no_grad():
-            own = float(log_predictive(model.latent(batch), parse_predict("exact")).sum())
+            own = float(parse_predict("exact").log_prob(model.latent(batch)).sum())
         assert own - len(h.tokens) * math.log(1.01) - 1e-4 <= h.log_prob <= own + 1e-4
 
 

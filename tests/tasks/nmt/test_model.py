@@ -88,7 +88,7 @@ def test_every_objective_has_a_gradient_for_every_parameter_it_needs(name):
         CONFIG,
         source_size=20,
         target_size=15,
-        family=objective.family,
+        distribution=objective.distribution,
         inference=InferenceConfig(size=6) if objective.needs_inferred else None,
     )
     objective(m.latent(pair_batch(*PAIRS))).surrogate.sum().backward()

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from latentalign import OBJECTIVES
-from latentalign.core.kernels import emission
+from latentalign.core.kernels import emission, likelihood
 from latentalign.errors import CheckpointError, DivergedError, InputError, Interrupted
 from latentalign.tasks.nmt.task import LossModule, Trained, TranslationTask, build_model, train
 from latentalign.tasks.nmt.tokenizer import Tokenizer
@@ -46,7 +46,8 @@ def test_fused_and_plain_emissions_train_alike_step_by_step(name, demo_files, tm
     curves = []
     for fused in (True, False):
         if not fused:
-            monkeypatch.setattr(emission, "is_factored", lambda emit: False)
+            for module in (emission, likelihood):
+                monkeypatch.setattr(module, "is_factored", lambda emit: False)
         config = tiny(
             demo_files, name, "training.max_steps=50", "training.log_steps=1", "training.precision=float64",
             "model.dropout=0.0",

@@ -24,7 +24,7 @@ from latentalign.training.run import Run
 
 pytestmark = pytest.mark.slow
 
-CATEGORICAL = [name for name in OBJECTIVES if OBJECTIVES[name]().family == "categorical"]
+CATEGORICAL = [name for name in OBJECTIVES if OBJECTIVES[name]().distribution == "categorical"]
 
 
 @pytest.mark.parametrize("name", CATEGORICAL)

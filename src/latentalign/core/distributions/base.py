@@ -1,11 +1,142 @@
-"""What all distributions over alignments share."""
+"""Base class of distributions over alignments, and their registry.
+
+A new distribution is one file: a subclass of `AlignmentDistribution` with a `@DISTRIBUTIONS.register(name)` line. It
+implements the abilities that it has. Objectives, estimators and predictives ask for abilities, never for a class.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from latentalign.core.alignments import Alignments, Mixed, OneHot
+from latentalign.core.errors import MissingAbilityError
 from latentalign.core.numerics import NEG_INF, at_least_float32, require_finite_scores
+from latentalign.core.registry import Registry
+
+ABILITIES = ("enumerate", "top", "sample", "at", "log_prob_of", "rsample", "relaxed_sample")
+"""Methods that a distribution may implement or leave out."""
+
+
+class AlignmentDistribution(ABC):
+    """A distribution of the alignment z of every query over the T members of its source.
+
+    A query without members has mean 0, entropy 0, divergence 0 and alignments of weight -inf. Padding must affect
+    neither values nor gradients: apply `masked_fill` before any arithmetic.
+    """
+
+    mask: Bool[Tensor, "*batch T"]
+    """True where a member exists."""
+
+    extra_scores: ClassVar[tuple[str, ...]] = ()
+    """Names of the score tensors that `from_scores` takes after the mask; models build one score for each."""
+    mean_is_softmax: ClassVar[bool] = False
+    """Whether `mean` is the softmax of the (first) scores, which a recurrent decoder computes anyway."""
+    same_members: ClassVar[bool] = True
+    """Whether a divergence is defined only between distributions over the same members."""
+
+    @classmethod
+    @abstractmethod
+    def from_scores(
+        cls, scores: Tensor, mask: Tensor | None = None, *more: Any, **options: Any
+    ) -> AlignmentDistribution:
+        """The distribution that scores (*batch, T) describe; `more` has one tensor for each of `extra_scores`."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> Float[Tensor, "*batch T"]:
+        """E[z]."""
+
+    @property
+    @abstractmethod
+    def entropy(self) -> Float[Tensor, "*batch"]:
+        """-E[log p(z)] in nats."""
+
+    @abstractmethod
+    def kl(self, other: Any) -> Float[Tensor, "*batch"]:
+        """KL[self || other]."""
+
+    @abstractmethod
+    def where(self, exists: Bool[Tensor, "*batch"]) -> AlignmentDistribution:
+        """The same distribution with no member where a query does not exist."""
+
+    @abstractmethod
+    def detach(self) -> AlignmentDistribution:
+        """The same distribution without gradient."""
+
+    # Optional abilities: a subclass implements those that it has.
+
+    def enumerate(self) -> OneHot:
+        """Every member, in order, with its probability as weight."""
+        raise self.lacks("enumerate")
+
+    def top(self, k: int) -> OneHot:
+        """The k most probable members, renormalised."""
+        raise self.lacks("top")
+
+    def sample(self, n: int) -> Alignments:
+        """n draws of weight 1/n."""
+        raise self.lacks("sample")
+
+    def at(self, index: Int[Tensor, "*batch n"]) -> OneHot:
+        """Given draws, as if they had been sampled: weight 1/n each, without gradient."""
+        raise self.lacks("at")
+
+    def log_prob_of(self, index: Int[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
+        """log p(z = index)."""
+        raise self.lacks("log_prob_of")
+
+    def rsample(self, n: int) -> Mixed:
+        """n draws of weight 1/n that carry a gradient."""
+        raise self.lacks("rsample")
+
+    def relaxed_sample(self, n: int, temperature: float, *, straight_through: bool = False) -> Mixed:
+        """n draws of a continuous relaxation."""
+        raise self.lacks("relaxed_sample")
+
+    @classmethod
+    def supports(cls, *abilities: str) -> bool:
+        """Whether the distribution implements all of these abilities."""
+        return all(getattr(cls, name) is not getattr(AlignmentDistribution, name) for name in abilities)
+
+    @classmethod
+    def require(cls, *abilities: str, by: str) -> None:
+        """Raise if the distribution lacks an ability that `by` needs."""
+        for ability in abilities:
+            if not cls.supports(ability):
+                raise cls.lacks(ability, by)
+
+    @classmethod
+    def lacks(cls, ability: str, by: str = "this call") -> MissingAbilityError:
+        """The error for an ability that the distribution does not implement."""
+        able = [name for name, kind in DISTRIBUTIONS.items() if kind.supports(ability)]
+        return MissingAbilityError(
+            f"{by} needs `{ability}`, which {cls.__name__} does not implement; use a distribution that does "
+            f"({', '.join(able) or 'none is registered'}), or a method that samples (predict with sample:N)"
+        )
+
+    def check_divergence(self, prior: AlignmentDistribution, by: str) -> None:
+        """Raise unless KL[self || prior] is defined."""
+        if not isinstance(prior, type(self)):
+            raise TypeError(
+                f"{by} needs prior and q of one distribution, got {type(prior).__name__} and {type(self).__name__}"
+            )
+        if self.mask.shape != prior.mask.shape:
+            raise ValueError(
+                f"{by} needs prior and q of one shape (*batch, T), got {tuple(prior.mask.shape)} and "
+                f"{tuple(self.mask.shape)}"
+            )
+        compare = self.same_members and not torch.compiler.is_compiling()
+        if compare and not torch.equal(self.mask, prior.mask):
+            raise ValueError(f"{by} needs prior and q over the same members: build both with one mask")
+
+
+DISTRIBUTIONS: Registry[type[AlignmentDistribution]] = Registry("distribution")
+"""Distributions by name; models build any of them from scores."""
 
 
 def members(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -18,7 +149,7 @@ def members(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
 
 
 def full_mask(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """The mask broadcast to the scores' shape; all True when none is given."""
+    """The mask broadcast to the shape of the scores; all True without a mask."""
     if mask is None:
         return torch.ones_like(scores, dtype=torch.bool)
     if mask.dtype != torch.bool:
@@ -32,6 +163,6 @@ def full_mask(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def require_count(name: str, n: int) -> None:
-    """Raise unless there is at least one sample or member to take."""
+    """Raise unless n is at least 1."""
     if n < 1:
         raise ValueError(f"{name} must be at least 1, got {n}")

@@ -10,16 +10,25 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latentalign.core.alignments import Mixed, OneHot, equal_weights
-from latentalign.core.distributions.base import members, require_count
+from latentalign.core.distributions.base import (
+    DISTRIBUTIONS,
+    AlignmentDistribution,
+    members,
+    require_count,
+)
 from latentalign.core.numerics import NEG_INF, masked_log_softmax, weighted_sum
 
 
+@DISTRIBUTIONS.register("categorical")
 @dataclass(frozen=True, eq=False)
-class Categorical:
+class Categorical(AlignmentDistribution):
     """z is one member: p(z_i = 1) = softmax(scores)_i."""
 
     log_probs: Float[Tensor, "*batch T"]
     mask: Bool[Tensor, "*batch T"]
+
+    mean_is_softmax = True
+    same_members = False  # elsewhere the divergence is +inf
 
     @classmethod
     def from_scores(
@@ -75,7 +84,7 @@ class Categorical:
         return self.at(self.sample_index(n))
 
     def at(self, index: Int[Tensor, "*batch n"]) -> OneHot:
-        """Given draws, as if they had been sampled: weight 1/n each, without gradient; none if impossible."""
+        """Given draws, as if they had been sampled: weight 1/n each, without gradient; no weight if impossible."""
         log_prob = self.log_prob_of(index)
         log_weight = equal_weights(log_prob, self.mask).masked_fill(log_prob == NEG_INF, NEG_INF)
         return OneHot(index, log_weight, log_prob)
@@ -104,13 +113,14 @@ class Categorical:
             z = z + (hard - z).detach()
         return Mixed(z, equal_weights(z[..., 0], self.mask), self.mask)
 
-    def kl(self, other: Categorical) -> Float[Tensor, "*batch"]:
+    def kl(self, other: AlignmentDistribution) -> Float[Tensor, "*batch"]:
         """KL[self || other]; +inf, without gradient, where other has no mass on a member that self uses.
 
-        Such a divergence stays infinite however the scores move a little: a constant, whose gradient is zero.
+        Small changes of the scores leave such a divergence infinite, so its gradient is zero.
         """
-        # Members of zero mass are cut out before the product: 0 * inf has a NaN gradient.
+        # Cut out members of zero mass before the product: 0 * inf has a NaN gradient.
         used = self.mean > 0
-        impossible = used & (other.log_probs == NEG_INF)
-        ours, theirs = (d.log_probs.masked_fill(~used | impossible, 0.0) for d in (self, other))
+        log_other = other.enumerate().log_weight
+        impossible = used & (log_other == NEG_INF)
+        ours, theirs = (x.masked_fill(~used | impossible, 0.0) for x in (self.log_probs, log_other))
         return (self.mean * (ours - theirs)).sum(-1).masked_fill(impossible.any(-1), float("inf"))

@@ -11,12 +11,18 @@ from torch import Tensor
 from torch.distributions import Gamma
 
 from latentalign.core.alignments import Mixed, equal_weights
-from latentalign.core.distributions.base import members, require_count
+from latentalign.core.distributions.base import (
+    DISTRIBUTIONS,
+    AlignmentDistribution,
+    members,
+    require_count,
+)
 from latentalign.core.numerics import in_float64, masked_log_softmax
 
 
+@DISTRIBUTIONS.register("dirichlet")
 @dataclass(frozen=True, eq=False)
-class Dirichlet:
+class Dirichlet(AlignmentDistribution):
     """z is a mixture of members: Dirichlet(alpha), alpha = exp(scores) as in the paper's section 4."""
 
     concentration: Float[Tensor, "*batch T"]
@@ -38,13 +44,17 @@ class Dirichlet:
         """The same distribution with no member where a query does not exist."""
         return replace(self, mask=self.mask & exists.unsqueeze(-1))
 
+    def detach(self) -> Dirichlet:
+        """The same distribution without gradient."""
+        return replace(self, concentration=self.concentration.detach())
+
     def _wide(self) -> Dirichlet:
-        """In float64: sums of lgamma are differences of large numbers, of which float32 keeps few digits."""
+        """The distribution in float64: differences of large lgamma values keep few digits in float32."""
         return replace(self, concentration=in_float64(self.concentration))
 
     @property
     def _safe(self) -> Float[Tensor, "*batch T"]:
-        """Concentrations with 1 in the place of members that do not exist."""
+        """Concentrations, with 1 for members that do not exist."""
         return self.concentration.masked_fill(~self.mask, 1.0)
 
     def _total(self) -> Float[Tensor, "*batch 1"]:
@@ -73,6 +83,10 @@ class Dirichlet:
         each = (alpha - 1) * log_z - alpha.lgamma()
         value = each.masked_fill(~self.mask, 0.0).sum(-1) + wide._total().lgamma().squeeze(-1)
         return value.masked_fill(~self.mask.any(-1), 0.0).to(self.concentration.dtype)
+
+    def sample(self, n: int) -> Mixed:
+        """n draws of weight 1/n."""
+        return self.rsample(n)
 
     def rsample(self, n: int) -> Mixed:
         """n differentiable draws: implicit reparameterisation of gamma variates (Figurnov et al. 2018).

@@ -11,27 +11,35 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from latentalign.core.alignments import Mixed, equal_weights
-from latentalign.core.distributions.base import members, require_count
+from latentalign.core.distributions.base import (
+    DISTRIBUTIONS,
+    AlignmentDistribution,
+    members,
+    require_count,
+)
 from latentalign.core.numerics import NEG_INF, at_least_float32, masked_log_softmax, require_finite_scores
 
 
+@DISTRIBUTIONS.register("logistic-normal")
 @dataclass(frozen=True, eq=False)
-class LogisticNormal:
+class LogisticNormal(AlignmentDistribution):
     """z = softmax(mu + sigma * eps): a Gaussian in score space, independent over members."""
 
     loc: Float[Tensor, "*batch T"]
     scale: Float[Tensor, "*batch T"]
     mask: Bool[Tensor, "*batch T"]
 
+    extra_scores = ("scale",)
+    mean_is_softmax = True
+
     @classmethod
     def from_scores(
         cls,
         scores: Float[Tensor, "*batch T"],
         mask: Bool[Tensor, "..."] | None = None,
-        *,
         scale_scores: Float[Tensor, "*batch T"] | None = None,
     ) -> LogisticNormal:
-        """mu = scores, sigma = softplus(scale_scores) (1 when none are given); -inf is a member that is absent."""
+        """mu = scores, sigma = softplus(scale_scores), 1 without them; a score of -inf marks an absent member."""
         scores, mask = members(scores, mask)
         if scale_scores is None:
             scale = torch.ones_like(scores)
@@ -44,6 +52,10 @@ class LogisticNormal:
         """The same distribution with no member where a query does not exist."""
         return replace(self, mask=self.mask & exists.unsqueeze(-1))
 
+    def detach(self) -> LogisticNormal:
+        """The same distribution without gradient."""
+        return replace(self, loc=self.loc.detach(), scale=self.scale.detach())
+
     @property
     def mean(self) -> Float[Tensor, "*batch T"]:
         """softmax(mu): the centre, by convention; E[z] has no closed form."""
@@ -54,6 +66,10 @@ class LogisticNormal:
         """Entropy of the Gaussian in score space, in nats."""
         each = 0.5 * math.log(2 * math.pi * math.e) + self.scale.log()
         return each.masked_fill(~self.mask, 0.0).sum(-1)
+
+    def sample(self, n: int) -> Mixed:
+        """n draws of weight 1/n."""
+        return self.rsample(n)
 
     def rsample(self, n: int) -> Mixed:
         """n differentiable draws, z = softmax(mu + sigma * eps)."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from latentalign.core.distributions import Categorical
 from latentalign.core.latent import Latent
 from latentalign.core.predictives import exact_posterior
 from latentalign.errors import InputError
@@ -22,7 +20,7 @@ from latentalign.tasks.nmt.tokenizer import Encoded
 USING = ("prior", "inferred", "posterior")
 
 
-def alignment_of(latent: Latent[Any], using: str) -> Tensor:
+def alignment_of(latent: Latent, using: str) -> Tensor:
     """Probabilities (B, S, T) of every alignment under the prior, q or the exact posterior."""
     if using == "prior":
         return latent.prior.mean
@@ -30,7 +28,7 @@ def alignment_of(latent: Latent[Any], using: str) -> Tensor:
         if latent.inferred is None:
             raise InputError("this run has no inference network; align with --using prior or posterior")
         return latent.inferred.mean
-    if not isinstance(latent.prior, Categorical):
+    if not latent.prior.supports("enumerate"):
         raise InputError("a relaxed model has no exact posterior; align with --using prior or inferred")
     return exact_posterior(latent).mean
 

@@ -10,13 +10,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from latentalign.core.alignments import Mixed, OneHot
-from latentalign.core.distributions import Categorical
-from latentalign.core.kernels.certified import Beam, beam_predictive
-from latentalign.core.kernels.emission import FactoredHead, predictive_log_prob
-from latentalign.core.kernels.fused_softmax import add_mixture, aligned, single_log_prob
-from latentalign.core.numerics import NEG_INF, at_least_float32
-from latentalign.core.predictives import CertifiedPredict, ExactPredict, KMaxPredict, Predict, SoftPredict
+from latentalign.core.choice import LatentChoice
+from latentalign.core.heads import FactoredHead
+from latentalign.core.kernels.beam import Beam
+from latentalign.core.kernels.fused_softmax import aligned
+from latentalign.core.kernels.mixture import single_log_prob
+from latentalign.core.numerics import at_least_float32
+from latentalign.core.predictives import Predictive
 from latentalign.nn.attention_decoder import DecoderState
 from latentalign.search import BeamSearch, Hypothesis, State
 from latentalign.tasks.nmt.data import Batch
@@ -25,7 +25,7 @@ from latentalign.tasks.nmt.tokenizer import BOS, EOS, PAD
 
 
 class ProjectedHead(FactoredHead):
-    """A head whose share of the source was computed beforehand."""
+    """A head over memory whose part of the hidden layer was computed beforehand."""
 
     def __init__(self, head: FactoredHead) -> None:
         super().__init__()
@@ -43,15 +43,28 @@ class ProjectedHead(FactoredHead):
         return self.inner.hidden(query_part, memory_part)
 
 
+@dataclass(eq=False)
+class NextWord(LatentChoice):
+    """The next word of every live hypothesis, which all read the projected members of their sentence."""
+
+    mean_context: Float[Tensor, "n D"] | None = None
+    """X E[z], if the decoder has computed it anyway."""
+
+    def soft(self) -> Float[Tensor, "n V"]:
+        if self.mean_context is None or not isinstance(self.head, ProjectedHead):
+            return super().soft()
+        head, output = self.head.inner, self.head.output
+        hidden = head.hidden(head.query_part(self.query), head.memory_part(self.mean_context))
+        found = aligned(len(hidden), at_least_float32(hidden[:0]), output.out_features)
+        single_log_prob(found, hidden, output.weight, output.bias, log_weight=hidden.new_zeros(len(hidden)))
+        return found
+
+
 class DecodeStep:
-    """One step of every live hypothesis; what belongs to a sentence is kept once."""
+    """One step of every live hypothesis; what belongs to a sentence is stored once."""
 
     def __init__(
-        self,
-        model: TranslationModel,
-        predict: Predict,
-        source: Int[Tensor, "B T"],
-        mask: Tensor,
+        self, model: TranslationModel, predict: Predictive, source: Int[Tensor, "B T"], mask: Tensor
     ) -> None:
         self.model, self.predict, self.mask = model, predict, mask
         self.rows: tuple[Tensor, ...] | None = None
@@ -61,18 +74,19 @@ class DecodeStep:
         self.parts = model.head.memory_part(self.memory)
 
     def start(self) -> State:
-        """One hypothesis a sentence."""
+        """The state of one hypothesis per sentence."""
         state = self.model.decoder.start(len(self.memory), self.memory)
         sentence = torch.arange(len(self.memory), device=self.memory.device)
         return {**self.pack(state, sentence), "log_prob": torch.zeros_like(sentence, dtype=torch.float64)}
 
     def pack(self, state: DecoderState, sentence: Int[Tensor, "n"]) -> State:
-        """Decoder state as tensors with hypotheses first."""
+        """A decoder state as tensors whose first dimension is the hypothesis."""
         hidden = {f"hidden.{i}": h for i, h in enumerate(state.hidden)}
         cells = {f"cell.{i}": c for i, c in enumerate(state.cell)}
         return {**hidden, **cells, "context": state.context, "sentence": sentence}
 
     def unpack(self, state: State) -> DecoderState:
+        """The inverse of `pack`."""
         layers = range(self.model.decoder.layers)
         hidden, cell = ([state[f"{kind}.{i}"] for i in layers] for kind in ("hidden", "cell"))
         return DecoderState(hidden, cell, state["context"])
@@ -82,67 +96,24 @@ class DecodeStep:
         memory, mask, projected = self.of_hypotheses(sentence)
         words = model.embed_target(tokens)
         query, scores, after = model.decoder.step(words, self.unpack(state), memory, projected, mask=mask)
-        prior = model.prior(query, scores, memory, mask=mask)
-        told = {name: state[name] for name in ("log_prob", "places", "last")}
-        following = {**self.pack(after, sentence), **told}
-        if isinstance(self.predict, CertifiedPredict) and isinstance(prior, Categorical):
-            return self.certified(query, prior, state), following
-        if isinstance(self.predict, SoftPredict) and isinstance(prior, Categorical):
-            return self.soft(query, after.context), following
-        return self.averaged(query, self.predict(prior), sentence), following
+        choice = NextWord(
+            model.prior(query, scores, memory, mask=mask),
+            self.head,
+            query,
+            self.parts,
+            source=sentence,
+            max_logits=model.config.max_logits,
+            mean_context=after.context if model.distribution.mean_is_softmax else None,
+        )
+        known = {name: state[name] for name in ("log_prob", "places", "last")}
+        beam = Beam(sentence=sentence, end=EOS, never=(PAD, BOS, EOS), **known)
+        return choice.predict(self.predict, beam), {**self.pack(after, sentence), **known}
 
     def of_hypotheses(self, sentence: Int[Tensor, "n"]) -> tuple[Tensor, Tensor, Tensor]:
-        """What belongs to each hypothesis' sentence, copied when that has changed since the last step."""
+        """Memory, mask and projected memory of each hypothesis, copied only if the hypotheses have changed."""
         if self.rows is None or not torch.equal(self.rows[0], sentence):
             self.rows = (sentence, self.memory[sentence], self.mask[sentence], self.projected[sentence])
         return self.rows[1], self.rows[2], self.rows[3]
-
-    def soft(self, query: Float[Tensor, "n Dq"], context: Float[Tensor, "n D"]) -> Float[Tensor, "n V"]:
-        """log p(y | x, x~) under the expected context, which the decoder has formed already."""
-        head = self.model.head
-        hidden = head.hidden(head.query_part(query), head.memory_part(context))
-        found = aligned(len(hidden), at_least_float32(hidden[:0]), head.output.out_features)
-        nothing = hidden.new_zeros(len(hidden))
-        single_log_prob(found, hidden, head.output.weight, head.output.bias, log_weight=nothing)
-        return found
-
-    def certified(
-        self, query: Float[Tensor, "n Dq"], prior: Categorical, state: State
-    ) -> Float[Tensor, "n V"]:
-        """The same distribution from the members that can matter to a beam of this width."""
-        sentence, head = state["sentence"], self.head
-        from_query = head.query_part(query)
-
-        def add(out: Tensor, owner: Tensor, member: Tensor, log_weight: Tensor) -> None:
-            hidden = head.hidden(from_query[owner], self.parts[sentence[owner], member])
-            output, limit = head.output, self.model.config.max_logits
-            weights = {"log_weight": log_weight, "owner": owner, "max_logits": limit}
-            add_mixture(out, hidden, output.weight, output.bias, **weights)
-
-        beam = Beam(
-            state["log_prob"], sentence, state["places"], state["last"], end=EOS, never=(PAD, BOS, EOS)
-        )
-        found = beam_predictive(
-            prior, add, outputs=head.output.out_features, beam=beam, tolerance=self.predict.tolerance
-        )
-        lost = (beam.last & (found[:, EOS] == NEG_INF)).nonzero().squeeze(-1)
-        if len(lost):  # it ends here, however improbable: in log space nothing underflows
-            some = Categorical(prior.log_probs[lost], prior.mask[lost])
-            found[lost] = self.averaged(query[lost], some.enumerate(), sentence[lost])
-        return found
-
-    def averaged(
-        self, query: Float[Tensor, "n Dq"], chosen: OneHot | Mixed, sentence: Int[Tensor, "n"]
-    ) -> Float[Tensor, "n V"]:
-        """log p(y | x, x~), reading each sentence's projected members where they stand."""
-        limit = self.model.config.max_logits
-        if isinstance(chosen, OneHot):
-            # All sentences' members as one source: hypotheses of a sentence share them without a copy.
-            everything = self.parts.flatten(0, 1).unsqueeze(0)
-            offset = sentence.unsqueeze(1) * self.parts.shape[1]
-            chosen = OneHot(chosen.index + offset, chosen.log_weight, chosen.log_prob)
-            return predictive_log_prob(self.head, query, everything, chosen, max_logits=limit)
-        return predictive_log_prob(self.head, query, self.parts[sentence], chosen, max_logits=limit)
 
 
 @dataclass(frozen=True)
@@ -151,11 +122,11 @@ class Translator:
 
     model: TranslationModel
     search: BeamSearch
-    predict: Predict
+    predict: Predictive
 
     @torch.no_grad()
     def __call__(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
-        """The n best of each source sentence (ids, none of them empty)."""
+        """The n best outputs of each source sentence (ids, none of them empty)."""
         source, mask = padded(sources)
         device = self.model.head.output.weight.device
         source, mask = source.to(device), mask.to(device)
@@ -163,16 +134,15 @@ class Translator:
         return self.search(step, step.start(), source_lengths=mask.sum(1), bos=BOS, eos=EOS, pad=PAD)
 
     def batches(self, batches: Sequence[Sequence[Sequence[int]]]) -> Iterator[list[list[Hypothesis]]]:
-        """The same of each batch, in order; the model must be left alone meanwhile.
+        """The same for each batch, in order; do not change the model meanwhile.
 
-        On a CPU as many batches at a time as there are threads, with a thread, and logits, of its own each: the small
-        products of a step gain less from several. Where anything is drawn, batch after batch, so that it is the same
-        every time.
+        On a CPU, as many batches run at a time as there are threads, each with one thread and logits of its own: the
+        small products of a step gain less from several threads. A predictive that draws random numbers runs batch
+        after batch, so that its results can be repeated.
         """
         threads = torch.get_num_threads()
-        certain = isinstance(self.predict, ExactPredict | KMaxPredict | SoftPredict)
         on_cpu = self.model.head.output.weight.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
-        if not (certain and on_cpu) or min(threads, len(batches)) < 2:
+        if not (self.predict.deterministic and on_cpu) or min(threads, len(batches)) < 2:
             yield from map(self, batches)
             return
         self.model.eval()
@@ -180,7 +150,7 @@ class Translator:
             with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
                 yield from pool.map(self, batches)
         finally:
-            torch.set_num_threads(threads)  # some libraries keep one number for all
+            torch.set_num_threads(threads)  # some libraries share one number between threads
 
 
 def padded(rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B T"], Tensor]:

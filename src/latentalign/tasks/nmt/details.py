@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from latentalign.core.predictives import log_predictive, parse_predict
+from latentalign.core.predictives import parse_predict
 from latentalign.tasks.nmt.align import Pair, alignment_of, encode_pairs, grouped
 from latentalign.tasks.nmt.data import build_cache
 from latentalign.tasks.nmt.decode import pair_batch
@@ -34,7 +34,7 @@ def details(trained: Trained, split_name: str, outputs: Sequence[str], *, senten
     found |= sentence_scores(trained, split_name)
     found["bleu_statistics"] = bleu_statistics(trained, outputs, references)
     found["outputs"] = list(outputs)
-    if trained.model.family == "categorical":
+    if trained.model.distribution.supports("enumerate"):
         by_kmax = translated(trained, split, Settings(predict=f"kmax:{KMAX}"))
         scores = text_scores(trained.config, by_kmax, references)
         found[f"bleu_kmax{KMAX}"] = scores["bleu"]
@@ -55,23 +55,21 @@ def sentence_scores(trained: Trained, split_name: str) -> dict[str, Any]:
     for batch in evaluation_batches(corpus):
         latent = trained.model.latent(batch.to(device))
         values = {"ppl_soft": latent.soft(), "entropy_prior": mean_entropy(latent.prior.mean)}
-        if trained.model.family == "categorical":
+        if trained.model.distribution.supports("enumerate"):
             curve = kmax_curve(latent)
             values |= {f"ppl_kmax{k}": curve[..., min(k, curve.shape[-1]) - 1] for k in (1, KMAX)}
             values["ppl_exact"] = curve[..., -1]
             summed = curve.double().sum((0, 1)).cpu().numpy()
             by_k += np.pad(summed, (0, len(by_k) - len(summed)), mode="edge")
         own = {"exact": "ppl_exact", "soft": "ppl_soft"}.get(trained.objective.predict)
-        values["ppl"] = (
-            values[own] if own else log_predictive(latent, parse_predict(trained.objective.predict))
-        )
+        values["ppl"] = values[own] if own else parse_predict(trained.objective.predict).log_prob(latent)
         for i, count in zip(batch.index.tolist(), batch.target_mask.sum(-1).tolist(), strict=True):
             tokens[i] = count
         for name, value in values.items():
             for i, total in zip(batch.index.tolist(), value.double().sum(-1).tolist(), strict=True):
                 scores[name][i] = total
     found: dict[str, Any] = {"tokens": tokens, "scores": dict(scores)}
-    if trained.model.family == "categorical":
+    if trained.model.distribution.supports("enumerate"):
         found["kmax_curve"] = [perplexity(float(x), int(sum(tokens))) for x in by_k]
         found["ppl_kmax1"] = found["kmax_curve"][0]
     return found
@@ -104,7 +102,7 @@ def shown_pairs(
     using = ["prior"]
     if trained.model.inference is not None:
         using.append("inferred")
-    if trained.model.family == "categorical":
+    if trained.model.distribution.supports("enumerate"):
         using.append("posterior")
     matrices = subword_matrices(trained, encoded, using)
     found = []

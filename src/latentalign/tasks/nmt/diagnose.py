@@ -17,7 +17,7 @@ def diagnose(
     trained: Trained, split_name: str, *, sentences: int, batch: int, draws: int, queries: int = 100
 ) -> dict[str, Any]:
     """Bounds on `sentences` pairs, gradients on the first `batch` of them, Proposition 1 on about `queries` tokens."""
-    if trained.model.family != "categorical":
+    if not trained.model.distribution.supports("enumerate"):
         raise InputError(
             f"{trained.config.objective.name} has no members to sum over: nothing exact to compare with"
         )

@@ -56,7 +56,7 @@ def draw_test_pairs(folder: Path) -> str:
     gold = read_gold(split.gold, one_based=split.gold_one_based, sentences=len(pairs)) if split.gold else None
     short = [i for i, (s, t) in enumerate(pairs) if 7 <= len(s.split()) <= 12 and len(t.split()) <= 12]
     chosen = (short or list(range(len(pairs))))[:DRAWN_PAIRS]
-    using = "posterior" if trained.model.family == "categorical" else "prior"
+    using = "posterior" if trained.model.distribution.supports("enumerate") else "prior"
     encoded = encode_pairs(trained, [pairs[i][0] for i in chosen], [pairs[i][1] for i in chosen])
     parts = [f"{using} alignments of {trained.config.objective.name}; brackets are gold links"]
     for i, alignment in zip(chosen, in_order(trained, encoded, using), strict=True):

@@ -32,13 +32,17 @@ class InferenceConfig(Section):
 class InferenceNetwork(nn.Module):
     """Two bidirectional LSTMs, over the source and over y_1..end, and bilinear scores: h_j' U x_i."""
 
-    def __init__(self, config: InferenceConfig, embedding: int, *, dropout: float, scale: bool) -> None:
+    def __init__(
+        self, config: InferenceConfig, embedding: int, *, dropout: float, extra_scores: Sequence[str] = ()
+    ) -> None:
         super().__init__()
         stacks: dict[str, Any] = {"bidirectional": True, "dropout": dropout}
         self.source = LSTMStack(embedding, config.size, config.layers, **stacks)
         self.target = LSTMStack(embedding, config.size, config.layers, **stacks)
         self.score = BilinearScore(2 * config.size, 2 * config.size)
-        self.scale = BilinearScore(2 * config.size, 2 * config.size) if scale else None
+        self.extra_scores = tuple(extra_scores)
+        for name in extra_scores:
+            setattr(self, name, BilinearScore(2 * config.size, 2 * config.size))
 
     def forward(
         self,
@@ -47,10 +51,10 @@ class InferenceNetwork(nn.Module):
         target: Float[Tensor, "B S E"],
         *,
         target_mask: Bool[Tensor, "B S"],
-    ) -> tuple[Float[Tensor, "B S T"], Float[Tensor, "B S T"] | None]:
-        """Scores of every source position for every target position (and of the scale, where there is one)."""
+    ) -> list[Float[Tensor, "B S T"]]:
+        """Scores of every source position for every target position, and then the extra ones by name."""
         x, h = self.source(source, source_mask).unsqueeze(1), self.target(target, target_mask)
-        return self.score(h, x), None if self.scale is None else self.scale(h, x)
+        return [getattr(self, name)(h, x) for name in ("score", *self.extra_scores)]
 
 
 def external_scores(

@@ -10,9 +10,8 @@ import sacrebleu
 import torch
 from torch import Tensor
 
-from latentalign.core.distributions import Categorical
 from latentalign.core.latent import Latent
-from latentalign.core.predictives import log_predictive, parse_predict
+from latentalign.core.predictives import parse_predict
 from latentalign.errors import InputError
 from latentalign.tasks.nmt.align import encode_pairs, word_alignments
 from latentalign.tasks.nmt.data import Corpus, SplitConfig, build_cache
@@ -94,16 +93,16 @@ def likelihoods(
     return result
 
 
-def measured(latent: Latent[Any], how: str) -> dict[str, Tensor]:
+def measured(latent: Latent, how: str) -> dict[str, Tensor]:
     """Log-probabilities, bounds and entropies of one batch; everything discrete from one enumeration."""
     found = {
-        "ppl": log_predictive(latent, parse_predict(how)),
+        "ppl": parse_predict(how).log_prob(latent),
         "ppl_soft": latent.soft(),
         "entropy_prior": mean_entropy(latent.prior.mean),
     }
     if latent.inferred is not None:
         found["entropy_inferred"] = mean_entropy(latent.inferred.mean)
-    if not isinstance(latent.prior, Categorical):
+    if not latent.prior.supports("enumerate"):
         return found
     everything = latent.prior.enumerate()
     each = latent.log_likelihood(everything)
@@ -111,16 +110,17 @@ def measured(latent: Latent[Any], how: str) -> dict[str, Tensor]:
     top = latent.prior.top(min(KMAX, each.shape[-1]))
     found[f"ppl_kmax{KMAX}"] = top.log_expect_exp(each.gather(-1, top.index))
     found["jensen_gap"] = found["ppl_exact"] - everything.expect(each)
-    if isinstance(latent.inferred, Categorical):
+    if latent.inferred is not None:
         elbo = latent.inferred.enumerate().expect(each) - latent.inferred.kl(latent.prior)
         found |= {"elbo": elbo, "ppl_elbo": elbo, "elbo_gap": found["ppl_exact"] - elbo}
     return found
 
 
-def kmax_curve(latent: Latent[Any]) -> Tensor:
+def kmax_curve(latent: Latent) -> Tensor:
     """log p under the k most probable members, k = 1..T, from one enumeration: (*batch, k); 0 without a query."""
-    each = latent.log_likelihood(latent.prior.enumerate())
-    log_prob, order = latent.prior.log_probs.sort(dim=-1, descending=True)
+    everything = latent.prior.enumerate()
+    each = latent.log_likelihood(everything)
+    log_prob, order = everything.log_prob.sort(dim=-1, descending=True)
     joint = log_prob + each.gather(-1, order)
     return (joint.logcumsumexp(-1) - log_prob.logcumsumexp(-1)).nan_to_num(0.0)
 
@@ -153,7 +153,7 @@ def alignment_errors(trained: Trained, split: SplitConfig) -> dict[str, float | 
     using = ["prior"]
     if trained.model.inference is not None:
         using.append("inferred")
-    if trained.model.family == "categorical":
+    if trained.model.distribution.supports("enumerate"):
         using.append("posterior")
     links: dict[str, list[Links]] = {name: [frozenset()] * len(pairs) for name in using}
     for i, found in word_alignments(trained, pairs, using):

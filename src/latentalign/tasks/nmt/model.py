@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, cast
 
 from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
 from latentalign.config import Section
-from latentalign.core.distributions import Categorical, Dirichlet, LogisticNormal
-from latentalign.core.kernels.emission import MAX_LOGITS, EmissionLatent
+from latentalign.core.choice import LatentChoice
+from latentalign.core.distributions import DISTRIBUTIONS, AlignmentDistribution
+from latentalign.core.kernels.emission import EmissionLatent
+from latentalign.core.kernels.likelihood import MAX_LOGITS
 from latentalign.core.scores import resolve_score
 from latentalign.nn.attention_decoder import AttentionDecoder
 from latentalign.nn.dropout import Dropout
@@ -19,8 +22,6 @@ from latentalign.nn.recurrent import LSTMStack
 from latentalign.tasks.nmt.data import Batch
 from latentalign.tasks.nmt.inference_network import InferenceConfig, InferenceNetwork
 from latentalign.tasks.nmt.tokenizer import BOS
-
-Distribution = Categorical | Dirichlet | LogisticNormal
 
 
 class ModelConfig(Section):
@@ -61,13 +62,13 @@ class TranslationModel(nn.Module):
         *,
         source_size: int,
         target_size: int,
-        family: str = "categorical",
+        distribution: str = "categorical",
         inference: InferenceConfig | None = None,
     ) -> None:
         super().__init__()
         if config.joint_embedding and source_size != target_size:
             raise ValueError("model.joint_embedding needs one vocabulary: set tokenizer.joint = true")
-        self.config, self.family = config, family
+        self.config, self.distribution = config, DISTRIBUTIONS[distribution]
         memory_dim = 2 * config.encoder_size
         self.source_embedding = nn.Embedding(source_size, config.embedding)
         self.target_embedding = (
@@ -87,10 +88,11 @@ class TranslationModel(nn.Module):
             config.decoder_size,
             config.decoder_layers,
             memory_dim=memory_dim,
-            score=resolve_score(config.attention, **sizes),
+            score=cast(nn.Module, resolve_score(config.attention, **sizes)),
             dropout=config.dropout,
         )
-        self.scale = resolve_score(config.attention, **sizes) if family == "logistic-normal" else None
+        for name in self.distribution.extra_scores:
+            setattr(self, name, resolve_score(config.attention, **sizes))
         self.head = MLPHead(
             config.decoder_size, memory_dim, target_size, hidden=config.head_size, dropout=config.dropout
         )
@@ -99,7 +101,7 @@ class TranslationModel(nn.Module):
                 inference,
                 config.embedding,
                 dropout=config.dropout,
-                scale=family == "logistic-normal",
+                extra_scores=self.distribution.extra_scores,
             )
             if inference is not None and inference.kind == "network"
             else None
@@ -122,19 +124,6 @@ class TranslationModel(nn.Module):
         memory: Tensor = self.encoder(self.embed_source(source), mask)
         return memory
 
-    def distribution(
-        self,
-        scores: Float[Tensor, "*batch T"],
-        mask: Bool[Tensor, "*batch T"],
-        scale_scores: Float[Tensor, "*batch T"] | None,
-    ) -> Distribution:
-        """Scores as a distribution of the model's family."""
-        if self.family == "dirichlet":
-            return Dirichlet.from_scores(scores, mask)
-        if self.family == "logistic-normal":
-            return LogisticNormal.from_scores(scores, mask, scale_scores=scale_scores)
-        return Categorical.from_scores(scores, mask)
-
     def prior(
         self,
         query: Float[Tensor, "*batch Dq"],
@@ -142,14 +131,12 @@ class TranslationModel(nn.Module):
         memory: Float[Tensor, "*#batch T D"],
         *,
         mask: Bool[Tensor, "*batch T"],
-    ) -> Distribution:
+    ) -> AlignmentDistribution:
         """p(z | x, x~) from the decoder's scores."""
-        scale = None if self.scale is None else self.scale(query, memory)
-        return self.distribution(scores, mask, scale)
+        more = [getattr(self, name)(query, memory) for name in self.distribution.extra_scores]
+        return self.distribution.from_scores(scores, mask, *more)
 
-    def latent(
-        self, batch: Batch, external: Float[Tensor, "B S T"] | None = None
-    ) -> EmissionLatent[Distribution]:
+    def forward(self, batch: Batch) -> LatentChoice:
         """The latent choices of all target positions: the recurrence first, all emissions after it."""
         memory = self.encode(batch.source, batch.source_mask)
         previous = batch.target.roll(1, dims=1)
@@ -157,34 +144,41 @@ class TranslationModel(nn.Module):
         queries, scores = self.decoder(
             self.embed_target(previous), batch.target_mask, memory, mask=batch.source_mask
         )
-        mask = batch.target_mask.unsqueeze(2) & batch.source_mask.unsqueeze(1)
+        mask = pair_mask(batch)
         shared = memory.unsqueeze(1)
-        return EmissionLatent(
+        return LatentChoice(
             self.prior(queries, scores, shared, mask=mask),
             self.head,
             queries,
-            memory=shared,
-            target=batch.target,
-            inferred=self.inferred(batch, mask, external),
+            shared,
             query_mask=batch.target_mask,
+            infer=None if self.inference is None else partial(self.infer, batch),
             max_logits=self.config.max_logits,
         )
 
-    def inferred(
-        self, batch: Batch, mask: Bool[Tensor, "B S T"], external: Float[Tensor, "B S T"] | None
-    ) -> Distribution | None:
-        """q(z; x, x~, y): from the network, or given; None where there is neither."""
-        if external is not None:
-            return self.distribution(external.to(self.head.output.weight), mask, None)
-        if self.inference is None:
-            return None
-        scores, scale = self.inference(
+    def infer(self, batch: Batch, target: Int[Tensor, "B S"]) -> AlignmentDistribution:
+        """q(z; x, x~, y) from the inference network."""
+        assert self.inference is not None
+        scores = self.inference(
             self.embed_source(batch.source),
             batch.source_mask,
-            self.embed_target(batch.target),
+            self.embed_target(target),
             target_mask=batch.target_mask,
         )
-        return self.distribution(scores, mask, scale)
+        return self.distribution.from_scores(scores[0], pair_mask(batch), *scores[1:])
+
+    def latent(self, batch: Batch, external: Float[Tensor, "B S T"] | None = None) -> EmissionLatent:
+        """The latent choices with the batch's target observed; q from the network, or from external scores."""
+        inferred = None
+        if external is not None:
+            inferred = self.distribution.from_scores(external.to(self.head.output.weight), pair_mask(batch))
+        choice: LatentChoice = self(batch)
+        return choice.observe(batch.target, inferred)
+
+
+def pair_mask(batch: Batch) -> Bool[Tensor, "B S T"]:
+    """True where both the target position and the source position exist."""
+    return batch.target_mask.unsqueeze(2) & batch.source_mask.unsqueeze(1)
 
 
 def count_parameters(model: nn.Module) -> dict[str, int]:

@@ -15,8 +15,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from latentalign.config import Section
+from latentalign.core.distributions import DISTRIBUTIONS
 from latentalign.core.objectives import Objective
-from latentalign.core.predictives import log_predictive, parse_predict
+from latentalign.core.predictives import parse_predict
 from latentalign.errors import CheckpointError, InputError
 from latentalign.storage import fingerprint
 from latentalign.tasks.nmt.data import Batch, Batches, Corpus, DataConfig, SplitConfig, build_cache, collate
@@ -143,7 +144,7 @@ class TranslationTask:
             pairs, external = self.with_external("valid", batch)
             latent = self.module.model.latent(pairs, external)
             bound += float(self.objective(latent).value.double().sum())
-            ppl += float(log_predictive(latent, own).double().sum())
+            ppl += float(own.log_prob(latent).double().sum())
             entropy += float(mean_entropy(latent.prior.mean).double().sum())
             tokens += pairs.tokens
         return {
@@ -199,14 +200,16 @@ def evaluation_batches(corpus: Corpus) -> Iterator[Batch]:
 def build_model(config: NMTConfig, tokenizer: Tokenizer) -> TranslationModel:
     """The model that a recipe describes, with the parts its objective needs."""
     objective = config.objective.build()
-    if objective.family != "categorical" and config.inference.kind == "external":
+    if config.inference.kind == "external" and not DISTRIBUTIONS[objective.distribution].supports(
+        "enumerate"
+    ):
         raise InputError(f'{config.objective.name} has no external q; set inference.kind = "network"')
     try:
         return TranslationModel(
             config.model,
             source_size=tokenizer.source_size,
             target_size=tokenizer.target_size,
-            family=objective.family,
+            distribution=objective.distribution,
             inference=config.inference if objective.needs_inferred else None,
         )
     except ValueError as error:

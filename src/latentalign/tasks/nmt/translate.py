@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from latentalign.core.predictives import ExactPredict, KMaxPredict, Predict, parse_predict
+from latentalign.core.predictives import Predictive, parse_predict
 from latentalign.errors import InputError
 from latentalign.search import BeamSearch, Hypothesis
 from latentalign.tasks.nmt.align import Pair, grouped, word_alignments
@@ -73,16 +73,13 @@ def translate_lines(
             yield found.get(i, [Translation("", 0.0, 0.0, ())])
 
 
-def predictive(trained: Trained, how: str) -> Predict:
-    """Predictive inference by name, if this model can be asked so."""
+def predictive(trained: Trained, how: str) -> Predictive:
+    """Predictive inference by name, if the model's distribution supports it."""
     try:
         found = parse_predict(how)
-    except ValueError as error:
-        raise InputError(str(error)) from None
-    if trained.model.family != "categorical" and isinstance(found, ExactPredict | KMaxPredict):
-        raise InputError(
-            f"{trained.config.objective.name} has no members to choose from: predict with sample:N or soft, not {how}"
-        )
+        found.check(trained.model.distribution)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{trained.config.objective.name}: {error}") from None
     return found
 
 
@@ -96,7 +93,7 @@ def output_alignments(
     trained: Trained, lines: Sequence[str], outputs: Sequence[Translation]
 ) -> list[WordAlignment]:
     """For every output word the source words that generated it: the exact posterior of the finished output."""
-    using = "posterior" if trained.model.family == "categorical" else "prior"
+    using = "posterior" if trained.model.distribution.supports("enumerate") else "prior"
     targets = [Encoded(list(o.ids), list(trained.tokenizer.target_words(o.ids))) for o in outputs]
     pairs = [Pair(s, t) for s, t in zip(trained.tokenizer.encode_source_batch(lines), targets, strict=True)]
     found = {i: by_name[using] for i, by_name in word_alignments(trained, pairs, [using])}

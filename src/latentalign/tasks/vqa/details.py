@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from latentalign.core.predictives import exact_posterior, log_predictive, parse_predict
+from latentalign.core.predictives import exact_posterior, parse_predict
 from latentalign.tasks.vqa.accuracy import paper_accuracy
 from latentalign.tasks.vqa.data import Batch, Corpus
 from latentalign.tasks.vqa.metrics import answers, judged_latents, single_answers
@@ -23,7 +23,7 @@ def details(trained: Trained, split: str, *, questions: int) -> dict[str, Any]:
     own = parse_predict(how)
     sums = {name: np.zeros(len(corpus.examples)) for name in ("nll", "entropy_prior")}
     for latent, judged, batch in judged_latents(trained, corpus):
-        values = {"nll": log_predictive(latent, own), "entropy_prior": latent.prior.entropy}
+        values = {"nll": own.log_prob(latent), "entropy_prior": latent.prior.entropy}
         for name, value in values.items():
             np.add.at(sums[name], batch.index.numpy(), (value.double().cpu() * judged.weight).numpy())
     pictures = [e.question.image_id for e in corpus.examples]

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latentalign.core.distributions import Categorical
-from latentalign.core.kernels.emission import EmissionLatent, predictive_log_prob
-from latentalign.core.predictives import Predict, exact_posterior, log_predictive, parse_predict
+from latentalign.core.errors import MissingAbilityError
+from latentalign.core.kernels.emission import EmissionLatent
+from latentalign.core.predictives import Predictive, exact_posterior, parse_predict
 from latentalign.errors import InputError
 from latentalign.tasks.vqa.accuracy import accuracies
 from latentalign.tasks.vqa.data import Corpus, Example, judged_batches
@@ -36,7 +36,7 @@ def evaluate(trained: Trained, split: str, *, predict: str | None = None) -> dic
     return result | answer_scores(answers(trained, corpus, how), corpus.examples)
 
 
-def checked_predict(how: str) -> Predict:
+def checked_predict(how: str) -> Predictive:
     """A way to predict, if it is one."""
     try:
         return parse_predict(how)
@@ -74,14 +74,14 @@ def judged_latents(trained: Trained, corpus: Corpus) -> Iterator[tuple[Any, Any,
 
 
 @torch.no_grad()
-def measured(latent: EmissionLatent[Categorical], how: str) -> dict[str, Tensor]:
+def measured(latent: EmissionLatent, how: str) -> dict[str, Tensor]:
     """Log-probabilities, bounds and entropies of one batch from one enumeration."""
     everything = latent.prior.enumerate()
     each = latent.log_likelihood(everything)
     top = latent.prior.top(min(KMAX, each.shape[-1]))
     exact = everything.log_expect_exp(each)
     found = {
-        "nll": log_predictive(latent, parse_predict(how)),
+        "nll": parse_predict(how).log_prob(latent),
         "nll_exact": exact,
         "nll_soft": latent.soft(),
         f"nll_kmax{KMAX}": top.log_expect_exp(each.gather(-1, top.index)),
@@ -100,7 +100,7 @@ def measured(latent: EmissionLatent[Categorical], how: str) -> dict[str, Tensor]
 
 @torch.no_grad()
 def grounded(
-    latent: EmissionLatent[Categorical], best: Tensor, boxes: Tensor, corpus: Corpus, index: Tensor
+    latent: EmissionLatent, best: Tensor, boxes: Tensor, corpus: Corpus, index: Tensor
 ) -> dict[str, list[bool]]:
     """Whether the likeliest region is a gold one, for questions that have such, given their most frequent answer."""
     rows = [r for r, i in enumerate(index.tolist()) if best[r] and corpus.examples[i].annotation.regions]
@@ -147,16 +147,13 @@ def answers(trained: Trained, corpus: Corpus, how: str) -> dict[int, str]:
     return found
 
 
-def answer_log_probs(trained: Trained, batch: Any, predict: Predict) -> Tensor:
+def answer_log_probs(trained: Trained, batch: Any, predict: Predictive) -> Tensor:
     """log p of every answer of the vocabulary for every question of a batch."""
-    model = trained.model
-    query, memory = model.ask(batch.question, batch.question_mask), model.look(batch.regions)
-    prior = Categorical.from_scores(model.score(query, memory), batch.region_mask)
     try:
-        alignments = predict(prior)
-    except TypeError as error:
+        log_probs: Tensor = trained.model(batch).predict(predict)
+    except MissingAbilityError as error:
         raise InputError(str(error)) from None
-    return predictive_log_prob(model.head, query, memory, alignments, max_logits=model.config.max_logits)
+    return log_probs
 
 
 def answer_scores(predicted: dict[int, str], examples: Sequence[Example]) -> dict[str, Any]:

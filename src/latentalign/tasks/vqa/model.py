@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
 from latentalign.config import DataPath, Section
-from latentalign.core.distributions import Categorical
-from latentalign.core.kernels.emission import MAX_LOGITS, EmissionLatent
+from latentalign.core.choice import LatentChoice
+from latentalign.core.distributions import DISTRIBUTIONS, AlignmentDistribution
+from latentalign.core.kernels.emission import EmissionLatent
+from latentalign.core.kernels.likelihood import MAX_LOGITS
 from latentalign.core.scores import MLPScore
 from latentalign.nn.heads import MLPHead
 from latentalign.nn.recurrent import LSTMStack
@@ -43,8 +47,6 @@ class ModelConfig(Section):
 class AnswerModel(nn.Module):
     """p(y | x, x~) through a latent region z."""
 
-    family = "categorical"
-
     def __init__(
         self,
         config: ModelConfig,
@@ -52,10 +54,14 @@ class AnswerModel(nn.Module):
         words: int,
         answers: int,
         region_dim: int,
+        distribution: str = "categorical",
         inference: InferenceConfig | None = None,
     ) -> None:
         super().__init__()
         self.config, self.region_dim = config, region_dim
+        self.distribution = DISTRIBUTIONS[distribution]
+        if self.distribution.extra_scores:
+            raise ValueError(f"this model has one score for every region; {distribution} needs more")
         self.embedding = nn.Embedding(words, config.embedding)
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
         self.encoder = LSTMStack(config.embedding, config.question_size, 1, bidirectional=False)
@@ -84,23 +90,35 @@ class AnswerModel(nn.Module):
             return torch.zeros_like(regions)
         return nn.functional.normalize(regions, dim=-1) if self.config.normalize else regions
 
-    def latent(self, batch: Batch) -> EmissionLatent[Categorical]:
+    def forward(self, batch: Batch) -> LatentChoice:
         """The latent region of every question."""
         query, memory = self.ask(batch.question, batch.question_mask), self.look(batch.regions)
         mask = batch.region_mask
-        inferred = None
-        if self.inference is not None:
-            inferred = Categorical.from_scores(self.inference(memory, query, batch.target), mask)
-        return EmissionLatent(
-            Categorical.from_scores(self.score(query, memory), mask),
+        return LatentChoice(
+            self.distribution.from_scores(self.score(query, memory), mask),
             self.head,
             query,
-            memory=memory,
-            target=batch.target,
-            inferred=inferred,
+            memory,
             query_mask=mask.any(-1),
+            infer=None if self.inference is None else partial(self.infer, memory, query, mask),
             max_logits=self.config.max_logits,
         )
+
+    def infer(
+        self,
+        memory: Float[Tensor, "B T D"],
+        query: Float[Tensor, "B H"],
+        mask: Bool[Tensor, "B T"],
+        target: Int[Tensor, "B"],
+    ) -> AlignmentDistribution:
+        """q(z; x, x~, y) from the inference network."""
+        assert self.inference is not None
+        return self.distribution.from_scores(self.inference(memory, query, target), mask)
+
+    def latent(self, batch: Batch) -> EmissionLatent:
+        """The latent regions with the batch's answers observed."""
+        choice: LatentChoice = self(batch)
+        return choice.observe(batch.target)
 
 
 def count_parameters(model: nn.Module) -> dict[str, int]:

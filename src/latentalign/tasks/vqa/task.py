@@ -13,8 +13,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from latentalign.core.distributions import DISTRIBUTIONS
 from latentalign.core.objectives import Objective
-from latentalign.core.predictives import log_predictive, parse_predict
+from latentalign.core.predictives import parse_predict
 from latentalign.errors import InputError
 from latentalign.storage import fingerprint
 from latentalign.tasks.vqa.data import Batch, Corpus, DataConfig, SplitConfig, judged_batches, read_split
@@ -97,7 +98,7 @@ class AnsweringTask:
             latent = self.module.model.latent(judged.batch.to(self.device))
             weight = judged.weight.to(self.device)
             bound += float((self.objective(latent).value.double() * weight).sum())
-            value += float((log_predictive(latent, own).double() * weight).sum())
+            value += float((own.log_prob(latent).double() * weight).sum())
             mean = latent.prior.mean.double()
             entropy -= float((torch.xlogy(mean, mean).sum(-1) * weight).sum())
         count = len(self.valid.answerable)
@@ -146,7 +147,7 @@ class Answering(Craft[VQAConfig, Vocabulary]):
 
     def model(self, config: VQAConfig, vocabulary: Vocabulary, run: Run) -> AnswerModel:
         objective = config.objective.build()
-        if objective.family != "categorical":
+        if not DISTRIBUTIONS[objective.distribution].supports("enumerate"):
             raise InputError(
                 f"{config.objective.name} is not for question answering: a blend of regions is no region, and the "
                 "paper reports no such row; choose an objective with a categorical alignment"
@@ -156,6 +157,7 @@ class Answering(Craft[VQAConfig, Vocabulary]):
             words=len(vocabulary.words),
             answers=len(vocabulary.answers),
             region_dim=vocabulary.region_dim,
+            distribution=objective.distribution,
             inference=config.inference if objective.needs_inferred else None,
         )
 

@@ -1,30 +1,34 @@
-"""Heads that say which part of their hidden layer depends on memory and which on the query."""
+"""Output heads: logits of every output from a query and the context that an alignment selects."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TypeGuard
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
+Emit = Callable[[Tensor, Tensor], Tensor]
+"""emit(query (n, Dq), context (n, D)) -> logits (n, V)."""
+
 
 class FactoredHead(nn.Module, ABC):
-    """A head that says which part depends on memory, which on the query, and ends in a linear layer.
+    """A head that separates what depends on memory from what depends on the query, and ends in a linear layer.
 
-    Emission then computes the first once per source position, the second once per query, and the linear
-    layer together with its softmax without keeping logits.
+    Emission then computes the first part once per source position and the second once per query. It never keeps the
+    logits of the linear layer.
     """
 
     output: nn.Linear
 
     @abstractmethod
     def memory_part(self, context: Float[Tensor, "*n D"]) -> Float[Tensor, "*n H"]:
-        """The share of the hidden layer that depends on the source alone."""
+        """The part of the hidden layer that depends on the source alone."""
 
     @abstractmethod
     def query_part(self, query: Float[Tensor, "*n Dq"]) -> Float[Tensor, "*n H"]:
-        """The share of the hidden layer that depends on the query alone."""
+        """The part of the hidden layer that depends on the query alone."""
 
     @abstractmethod
     def hidden(
@@ -33,9 +37,9 @@ class FactoredHead(nn.Module, ABC):
         """The input of the last layer, from both parts."""
 
     def hidden_by_row(self) -> bool:
-        """Whether `hidden` treats every row alone and uses no tensor but its arguments.
+        """Whether `hidden` treats every row alone and uses no tensor except its arguments.
 
-        Then the rows of a large batch are formed and forgotten piece by piece.
+        Then the rows of a large batch are computed and freed piece by piece.
         """
         return False
 
@@ -49,7 +53,7 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 
 
 def is_factored(emit: object) -> TypeGuard[FactoredHead]:
-    """Whether a head is its parts and a plain linear layer and nothing else: the fast path calls neither whole."""
+    """Whether a head is exactly its parts and a plain linear layer, so that the fast path may bypass `forward`."""
     if not isinstance(emit, FactoredHead) or type(emit.output) is not nn.Linear:
         return False
     if type(emit).forward is not FactoredHead.forward:

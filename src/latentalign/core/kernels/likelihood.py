@@ -1,0 +1,94 @@
+"""log p(y | x, x~, z) of the observed output for many z, in bounded memory."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from latentalign.core.alignments import Alignments
+from latentalign.core.heads import Emit, is_factored
+from latentalign.core.kernels.fused_softmax import chunks, linear_log_prob
+from latentalign.core.kernels.pairs import HiddenParts, Pairs, context_rows
+from latentalign.core.numerics import at_least_float32, flat_rows
+
+MAX_LOGITS = 2**22
+"""Default for the number of logits in memory at once."""
+
+
+def target_log_prob(
+    emit: Emit,
+    query: Float[Tensor, "*batch Dq"],
+    memory: Float[Tensor, "*#batch T D"],
+    target: Int[Tensor, "*batch"],
+    alignments: Alignments,
+    *,
+    query_mask: Bool[Tensor, "*batch"] | None = None,
+    max_logits: int = MAX_LOGITS,
+) -> Float[Tensor, "*batch K"]:
+    """log p(y | x, x~, z_k); 0 for absent alignments and masked queries."""
+    check_shapes(query, alignments, target)
+    pairs = Pairs.of(alignments, query_mask)
+    row_target = target.flatten()[pairs.query]
+    if is_factored(emit):
+        hidden = HiddenParts.of(emit, query, memory, alignments, pairs=pairs).rows()
+        check_targets(row_target, emit.output.out_features)
+        output = emit.output
+        log_p = linear_log_prob(hidden, output.weight, output.bias, row_target, max_logits=max_logits)
+    else:
+        contexts = context_rows(alignments, memory, pairs)
+        queries = flat_rows(query).index_select(0, pairs.query)
+        log_p = emit_rows(emit, queries, contexts, row_target, max_logits=max_logits)
+    log_weight = alignments.log_weight
+    out = torch.zeros(log_weight.numel(), dtype=log_p.dtype, device=log_p.device)
+    return out.index_copy(0, pairs.slot, log_p).view(log_weight.shape)
+
+
+def emit_rows(
+    emit: Emit, query: Tensor, context: Tensor, target: Tensor, *, max_logits: int
+) -> Float[Tensor, "N"]:
+    """log p(target) of every row under any head, chunk by chunk; the backward pass recomputes each chunk."""
+
+    def chosen(query: Tensor, context: Tensor, target: Tensor) -> Tensor:
+        logits = emit(query, context)
+        check_targets(target, logits.shape[-1])
+        return at_least_float32(logits).log_softmax(-1).gather(1, target.unsqueeze(1)).squeeze(1)
+
+    if len(target) == 0:
+        return query.sum() * 0 + query.new_zeros(0)
+    # The backward pass holds three buffers of the size of the logits: log p, its gradient and the logits' gradient.
+    size = max(1, max_logits // (3 * count_outputs(emit, query[:1], context[:1])))
+    parts = [
+        checkpoint(chosen, query[rows], context[rows], target[rows], use_reentrant=False)
+        for rows in chunks(len(target), size)
+    ]
+    return torch.cat(parts)
+
+
+def count_outputs(emit: Emit, query: Tensor, context: Tensor) -> int:
+    """V, without changing the random state."""
+    with torch.no_grad(), torch.random.fork_rng(devices=[query.device] if query.is_cuda else []):
+        return emit(query, context).shape[-1]
+
+
+def check_shapes(query: Tensor, alignments: Alignments, target: Tensor | None = None) -> None:
+    """Raise unless query, alignments and target agree on *batch."""
+    batch, weights = query.shape[:-1], alignments.log_weight.shape
+    if weights[:-1] != batch or (target is not None and target.shape != batch):
+        and_target = "" if target is None else f", target (*batch) {tuple(target.shape)}"
+        raise ValueError(
+            f"query, alignments and target must agree on *batch, got query (*batch, Dq) {tuple(query.shape)}, "
+            f"alignments (*batch, K) {tuple(weights)}{and_target}"
+        )
+
+
+def check_targets(target: Int[Tensor, "N"], outputs: int) -> None:
+    """Raise if a target is not one of the outputs of the head."""
+    if len(target) and not torch.compiler.is_compiling():
+        low, high = int(target.min()), int(target.max())
+        if low < 0 or high >= outputs:
+            raise ValueError(
+                f"targets must lie in 0..{outputs - 1} (the head's outputs), got {low if low < 0 else high}; "
+                f"mask the padding"
+            )

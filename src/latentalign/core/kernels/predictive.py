@@ -1,0 +1,132 @@
+"""log p(y | x, x~) of every output y, averaged over alignments in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from latentalign.core.alignments import Alignments
+from latentalign.core.heads import Emit, FactoredHead, is_factored
+from latentalign.core.kernels.fused_softmax import aligned, chunks
+from latentalign.core.kernels.likelihood import MAX_LOGITS, check_shapes, count_outputs
+from latentalign.core.kernels.mixture import add_mixture, single_log_prob
+from latentalign.core.kernels.pairs import HiddenParts, Pairs, compact, context_rows
+from latentalign.core.numerics import NEG_INF, at_least_float32, flat_rows
+
+LOG_SPACE_BUFFERS = 6
+"""Tensors of the size of the logits that an average in log space and its backward pass hold at once."""
+
+
+def predictive_log_prob(
+    emit: Emit,
+    query: Float[Tensor, "*batch Dq"],
+    memory: Float[Tensor, "*sources T D"],
+    alignments: Alignments,
+    *,
+    source: Int[Tensor, "*batch"] | None = None,
+    max_logits: int = MAX_LOGITS,
+) -> Float[Tensor, "*batch V"]:
+    """log p(y | x, x~) = log E[f(x, z)_y] of every output y; zeros for queries without members.
+
+    Memory broadcasts over the queries, or query i reads memory[source[i]]. Apart from the result, at most
+    `max_logits` numbers are in memory at once, and V for each query that they belong to (with gradient, a few rows
+    of V per chunk).
+    """
+    check_shapes(query, alignments)
+    pairs = Pairs.of(alignments)
+    if not is_factored(emit):
+        rows = flat_rows(query).index_select(0, pairs.query), context_rows(alignments, memory, pairs, source)
+        outputs = count_outputs(emit, flat_rows(query)[:1], memory.flatten(0, -2)[:1])
+        return average_in_log_space(
+            emit, rows, alignments, pairs=pairs, outputs=outputs, max_logits=max_logits
+        )
+    hidden = HiddenParts.of(emit, query, memory, alignments, pairs=pairs, source=source).rows()
+    outputs = emit.output.out_features
+    if not torch.is_grad_enabled() and len(pairs.slot):
+        found = average_probabilities(emit, hidden, alignments, pairs=pairs, max_logits=max_logits)
+        if found is not None:
+            return found
+    return average_in_log_space(
+        emit.output, (hidden,), alignments, pairs=pairs, outputs=outputs, max_logits=max_logits
+    )
+
+
+def average_in_log_space(
+    logits: Callable[..., Tensor],
+    inputs: tuple[Tensor, ...],
+    alignments: Alignments,
+    *,
+    pairs: Pairs,
+    outputs: int,
+    max_logits: int,
+) -> Float[Tensor, "*batch V"]:
+    """log E[softmax(logits(*inputs))] per query, with gradient, for one row of inputs per pair."""
+    batch = alignments.log_weight.shape[:-1]
+    log_weight = alignments.log_weight.flatten()[pairs.slot]
+
+    def average(log_weight: Tensor, owner: Tensor, before: Tensor | None, *rows: Tensor) -> Tensor:
+        log_p = at_least_float32(logits(*rows)).log_softmax(-1) + log_weight.unsqueeze(-1)
+        here = segment_log_sum_exp(log_p, owner)
+        if before is None:
+            return here
+        first = segment_log_sum_exp(torch.cat([before, here[:1]]), owner.new_zeros(2))
+        return torch.cat([first, here[1:]])
+
+    parts: list[Tensor] = []
+    owners: list[int] = []
+    for rows in chunks(len(pairs.slot), max(1, max_logits // (LOG_SPACE_BUFFERS * outputs))):
+        owner, local = pairs.query[rows].unique_consecutive(return_inverse=True)
+        chunk = tuple(x[rows] for x in inputs)
+        # If the border of a chunk cuts a query, join both sums in log space.
+        cut = owners[-1:] == owner[:1].tolist()
+        before, owners = (parts.pop(), owners[:-1]) if cut else (None, owners)
+        part = checkpoint(average, log_weight[rows], local, before, *chunk, use_reentrant=False)
+        parts += part.split(1)
+        owners += owner.tolist()
+    if not parts:
+        return inputs[0].new_zeros(*batch, outputs)
+    found = torch.cat(parts)
+    return scatter_rows(found, torch.tensor(owners, device=found.device), batch)
+
+
+def average_probabilities(
+    head: FactoredHead, hidden: Float[Tensor, "N H"], alignments: Alignments, *, pairs: Pairs, max_logits: int
+) -> Float[Tensor, "*batch V"] | None:
+    """The same in probability space, without gradient, for decoding; None if that would underflow."""
+    batch = alignments.log_weight.shape[:-1]
+    used, owner = compact(pairs.query, batch.numel())
+    log_weight = alignments.log_weight.flatten()[pairs.slot]
+    weight, bias = head.output.weight, head.output.bias
+    found = aligned(len(used), at_least_float32(hidden[:0]), head.output.out_features)
+    if len(used) == len(owner):  # one alignment per query: nothing to sum
+        single_log_prob(found, hidden, weight, bias, log_weight=log_weight)
+        return scatter_rows(found, used, batch)
+    mixture = {"log_weight": log_weight, "owner": owner}
+    add_mixture(found.zero_(), hidden, weight, bias, max_logits=max_logits, **mixture)
+    return None if found.log_().amin() == NEG_INF else scatter_rows(found, used, batch)
+
+
+def scatter_rows(
+    found: Float[Tensor, "m V"], rows: Int[Tensor, "m"], batch: torch.Size
+) -> Float[Tensor, "*batch V"]:
+    """Rows of some queries, ascending, at their places in *batch; zeros elsewhere."""
+    if len(rows) == batch.numel():
+        return found.view(*batch, -1)
+    out = torch.zeros(batch.numel(), found.shape[1], dtype=found.dtype, device=found.device)
+    return out.index_copy(0, rows, found).view(*batch, -1)
+
+
+def segment_log_sum_exp(value: Float[Tensor, "n V"], owner: Int[Tensor, "n"]) -> Float[Tensor, "m V"]:
+    """log sum exp over the rows of each owner 0..m-1."""
+    segments = int(owner[-1]) + 1
+    index = owner.unsqueeze(1).expand_as(value)
+    peak = value.detach().new_full((segments, value.shape[1]), NEG_INF)
+    peak = peak.scatter_reduce(0, index, value.detach(), "amax")
+    peak = peak.masked_fill(peak == NEG_INF, 0.0)
+    total = value.new_zeros(segments, value.shape[1]).index_add(0, owner, (value - peak[owner]).exp())
+    banned = total == 0  # an output of probability zero: -inf, without gradient
+    return total.masked_fill(banned, 1.0).log().masked_fill(banned, NEG_INF) + peak
