@@ -57,6 +57,7 @@ def compare(result: Result, other: Result) -> list[dict[str, Any]]:
 
 
 def ratio(row: Mapping[str, Any], other: Mapping[str, Any], name: str) -> float | None:
+    """A figure divided by the other row's; None where one is absent or zero."""
     return round(row[name] / other[name], 4) if row.get(name) is not None and other.get(name) else None
 
 

@@ -94,6 +94,7 @@ class ClaimVerdict:
     verdict: str
 
     def to_json(self) -> dict[str, Any]:
+        """An entry of claims.json."""
         return asdict(self)
 
 

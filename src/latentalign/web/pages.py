@@ -71,7 +71,10 @@ class Page:
     sections: Sequence[Section] = ()
     viewers: Sequence[Viewer] = ()
     form: str = ""
-    """The template of a form that asks a server, whose replies fill the viewers. Such a page must be served."""
+    """The template of a form that asks a server, whose replies fill the viewers. Such a page must be served.
+
+    Its script has the same name: `translate_form.html` belongs to `scripts/translate_form.js`.
+    """
 
     @property
     def parts(self) -> list[Viewer | Section]:

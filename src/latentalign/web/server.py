@@ -62,6 +62,7 @@ def make_application(page: str, about: dict[str, Any]) -> FastAPI:
 
 
 def reply_to_known_error(_: HttpRequest, error: Exception) -> JSONResponse:
+    """Errors of this package: 422 for bad input, 500 for the rest."""
     return JSONResponse({"error": str(error)}, 422 if isinstance(error, InputError) else 500)
 
 
@@ -78,6 +79,7 @@ def reply_to_invalid_body(_: HttpRequest, error: Exception) -> JSONResponse:
 
 
 def reply_to_http_error(_: HttpRequest, error: Exception) -> JSONResponse:
+    """Errors of the protocol, e.g. an unknown address."""
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": str(error.detail)}, error.status_code)
 

@@ -89,6 +89,7 @@ def draw_regions(axes: Any, pixels: NDArray[Any], record: Mapping[str, Any], nam
 
 
 def outline(box: Sequence[float], width: int, height: int, **style: Any) -> Rectangle:
+    """The outline of a region whose corners are fractions of the picture."""
     x1, y1, x2, y2 = box
     size = ((x2 - x1) * width, (y2 - y1) * height)
     return Rectangle((x1 * width, y1 * height), *size, facecolor="none", **style)

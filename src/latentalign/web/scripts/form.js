@@ -1,15 +1,13 @@
-/* A served page: the form sends requests to the server, and the replies are added to the viewers. */
-serve();
+/* What the forms of served pages share: requests to the server, one at a time, whose replies are added to a viewer. */
+const form = makeForm();
 
-async function serve() {
+function makeForm() {
   const at = id => document.getElementById(id);
-  const BLANK = "data:image/svg+xml," + encodeURIComponent(
-    '<svg xmlns="http://www.w3.org/2000/svg" width="640" height="480"><rect width="100%" height="100%" fill="#888"/></svg>');
-  const views = at("alignments") ?? at("where-it-looks");
-  views.hidden = true;
-  let turn = null, busy = false, submit = () => {};
+  const viewer = document.querySelector("section.viewer");
+  viewer.hidden = true;
+  let showLast = null, busy = false, submit = () => {};
 
-  /* One request at a time: buttons pressed meanwhile do nothing. */
+  /* Do some work unless other work is under way: buttons pressed meanwhile do nothing. */
   async function alone(work) {
     if (busy) return;
     busy = true;
@@ -24,11 +22,11 @@ async function serve() {
   /* The reply of an address, or null after showing the error on the page. */
   async function ask(address, body) {
     try {
-      const answer = await fetch(address, body && {
+      const response = await fetch(address, body && {
         method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
-      const found = await answer.json();
-      if (answer.ok) return found;
-      at("fault").textContent = found.error ?? answer.statusText;
+      const reply = await response.json();
+      if (response.ok) return reply;
+      at("fault").textContent = reply.error ?? response.statusText;
     } catch (error) {
       at("fault").textContent = `no answer: ${error.message}`;
     }
@@ -36,101 +34,41 @@ async function serve() {
   }
 
   /* Show lines to choose from, each a button. */
-  function offer(lines, chosen) {
+  function offer(lines, choose) {
     at("outputs").replaceChildren(...lines.map(([text, note], k) => {
-      const item = document.createElement("li"), button = document.createElement("button"), small = document.createElement("small");
+      const item = document.createElement("li"), button = document.createElement("button");
+      const small = document.createElement("small");
       Object.assign(button, { type: "button", textContent: text || "(nothing)" });
-      button.addEventListener("click", () => alone(() => chosen(k)));
+      button.addEventListener("click", () => alone(() => choose(k)));
       small.textContent = ` ${note}`;
       item.append(button, small);
       return item;
     }));
   }
 
+  /* Add a record to the viewer, which `start` starts when it gets its first one. */
   function show(models, record, start) {
     Object.values(models)[0].push(record);
-    views.hidden = false;
-    if (turn) turn(); else turn = start();
+    viewer.hidden = false;
+    if (showLast) showLast(); else showLast = start();
   }
 
-  at("ask").addEventListener("submit", event => { event.preventDefault(); alone(submit); });
-  for (const area of at("ask").querySelectorAll("textarea")) {
-    area.addEventListener("keydown", event => {
-      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-      event.preventDefault();
-      if (event.repeat) return;
-      if (area.id === "target") at("align").click(); else at("ask").requestSubmit();
-    });
-  }
+  function hideViewer() { viewer.hidden = true; }
 
-  let about = null;
-  await alone(async () => { about = await ask("/api/about"); });
-  if (!about) return;
-  if (at("source")) translation(); else pictures();
-
-  function translation() {
-    async function align(source, target) {
-      const found = await ask("/api/align", { pairs: [{ source, target }] });
-      if (!found) return;
-      const sentence = Object.values(alignmentData)[0].length + 1;
-      show(alignmentData, { sentence, ...found.alignments[0] }, () => alignmentViewer(alignmentData));
+  /* Ask the server what it serves and set the form up; `setUp` returns what to do when the form is submitted. */
+  async function start(setUp) {
+    at("ask").addEventListener("submit", event => { event.preventDefault(); alone(submit); });
+    for (const area of at("ask").querySelectorAll("textarea")) {
+      area.addEventListener("keydown", event => {
+        if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+        event.preventDefault();
+        if (!event.repeat) (at(area.dataset.button) ?? at("ask").querySelector("[type=submit]")).click();
+      });
     }
-
-    at("align").addEventListener("click", () => alone(() => align(at("source").value, at("target").value)));
-
-    submit = async () => {
-      at("outputs").replaceChildren();
-      const source = at("source").value, beam = Number(at("beam").value);
-      const body = { source: [source], nbest: Math.min(5, beam || about.beam) };
-      if (beam) body.beam = beam;
-      if (at("predict").value) body.predict = at("predict").value;
-      const found = await ask("/api/translate", body);
-      if (!found) return;
-      const best = found.translations[0];
-      const take = async k => {
-        const target = best[k].segmented ?? best[k].text;
-        at("target").value = target;
-        if (target) await align(source, target); else views.hidden = true;
-      };
-      offer(best.map(t => [t.text, `log p ${t.log_prob.toFixed(2)}`]), take);
-      await take(0);
-    };
+    let about = null;
+    await alone(async () => { about = await ask("/api/about"); });
+    if (about) submit = setUp(about);
   }
 
-  function pictures() {
-    at("images").replaceChildren(...about.image_ids.map(id => new Option(id, id)));
-    const picture = () => {
-      if (!at("image").value) return;
-      const image = document.createElement("img");
-      image.onerror = () => { image.onerror = null; image.src = BLANK; };
-      Object.assign(image, { src: `/api/pictures/${at("image").value}`, alt: `picture ${at("image").value}` });
-      at("shown").replaceChildren(image);
-      at("outputs").replaceChildren();
-    };
-    at("image").addEventListener("change", picture);
-    at("another").addEventListener("click", () => {
-      const place = about.image_ids.indexOf(Number(at("image").value));
-      at("image").value = about.image_ids[(place + 1) % about.image_ids.length];
-      picture();
-    });
-    at("another").click();
-
-    async function answer(body, chosen) {
-      const found = await ask("/api/answer", body);
-      if (!found || body.image_id !== Number(at("image").value)) return;  // another picture was chosen meanwhile
-      const given = { ...body };
-      offer(found.answers.map(a => [a.answer, a.probability.toFixed(3)]),
-        k => answer({ ...given, answer: found.answers[k].answer }, k));
-      at("outputs").querySelectorAll("button")[chosen]?.focus();
-      if (found.unknown_words.length) at("fault").textContent = `never seen in training: ${found.unknown_words.join(", ")}`;
-      regionData.pictures[body.image_id] = found.look.pictured ? `/api/pictures/${body.image_id}` : BLANK;
-      show(regionData.models, found.look, () => regionViewer(regionData.models, regionData.pictures));
-    }
-
-    submit = async () => {
-      const body = { image_id: Number(at("image").value), question: at("question").value };
-      if (at("predict").value) body.predict = at("predict").value;
-      await answer(body);
-    };
-  }
+  return { at, alone, ask, offer, show, hideViewer, start };
 }
