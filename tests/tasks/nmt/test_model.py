@@ -5,6 +5,8 @@ import torch
 
 from latentalign import OBJECTIVES, Categorical
 from latentalign import config as recipes
+from latentalign.core.registry import SCORES
+from latentalign.core.scores import MLPScore
 from latentalign.tasks.nmt.decode import pair_batch
 from latentalign.tasks.nmt.inference_network import InferenceConfig, external_scores
 from latentalign.tasks.nmt.model import ModelConfig, TranslationModel, count_parameters
@@ -125,3 +127,17 @@ def test_every_shipped_recipe_loads(demo_files):
     for name in names:
         recipes.load(name, NMTConfig)
     assert tiny(demo_files, "rws", "objective.n=3").objective.build().n == 3
+
+
+def test_a_recipe_may_name_any_registered_score(monkeypatch):
+    monkeypatch.setitem(SCORES, "wide", lambda *, query_dim, memory_dim, hidden: MLPScore(10, 12, 3 * hidden))
+    wide = CONFIG.model_copy(update={"attention": ModelConfig(attention="wide").attention})
+    made = TranslationModel(wide, source_size=20, target_size=15)
+    assert made.decoder.score.to_score.in_features == 21
+    made.latent(pair_batch(*PAIRS)).prior.mean[0, 0, 0].backward()
+    assert made.decoder.score.to_score.weight.grad.abs().sum() > 0
+
+
+def test_an_unknown_score_in_a_recipe_is_answered_with_the_nearest():
+    with pytest.raises(ValueError, match="did you mean 'bilinear'"):
+        ModelConfig(attention="bilinar")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from jaxtyping import Bool, Float, Int
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from latentalign.config import Section
@@ -14,6 +14,7 @@ from latentalign.core.choice import LatentChoice
 from latentalign.core.distributions import DISTRIBUTIONS, AlignmentDistribution
 from latentalign.core.kernels.emission import EmissionLatent
 from latentalign.core.kernels.likelihood import MAX_LOGITS
+from latentalign.core.registry import SCORES
 from latentalign.core.scores import resolve_score
 from latentalign.nn.attention_decoder import AttentionDecoder
 from latentalign.nn.dropout import Dropout
@@ -39,8 +40,8 @@ class ModelConfig(Section):
     """Layers of the LSTM decoder."""
     decoder_size: int = Field(768, ge=1)
     """Units of the decoder."""
-    attention: Literal["mlp", "bilinear", "dot"] = "mlp"
-    """How a decoder state scores a source position."""
+    attention: str = "mlp"
+    """How a decoder state scores a source position: mlp, bilinear, dot or another registered score."""
     attention_size: int = Field(768, ge=1)
     """Hidden units of MLP attention scores."""
     head_size: int = Field(768, ge=1)
@@ -51,6 +52,12 @@ class ModelConfig(Section):
     """Parameters start uniformly distributed between -init and init."""
     max_logits: int = Field(MAX_LOGITS, ge=1)
     """Largest number of logits in memory at once. It limits memory and never changes results."""
+
+    @field_validator("attention")
+    @classmethod
+    def _is_registered(cls, name: str) -> str:
+        SCORES[name]  # an unknown name raises an error that suggests the nearest one
+        return name
 
 
 class TranslationModel(nn.Module):
