@@ -105,10 +105,13 @@ def parse_saved_json(path: Path, data: bytes) -> Any:
 # --- writing --------------------------------------------------------------------------------------------
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Replace a file atomically: a reader, or a crash, sees all of the old content or all of the new."""
+def write_bytes(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Replace a file atomically: a reader, or a crash, sees all of the old content or all of the new.
+
+    If many files are written that can be generated again, `durable=False` saves the time of waiting for the disk.
+    """
     with explain_write_errors(path.parent, len(data)):
-        replace_file(path, data)
+        replace_file(path, data, durable=durable)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -126,17 +129,21 @@ def format_json(document: Any, *, allow_nan: bool = True) -> str:
     return json.dumps(document, indent=1, allow_nan=allow_nan) + "\n"
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Write a temporary file and rename it to `path`."""
     # The name is fixed, so that the next write removes what a crash left behind.
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        write_durably(temporary, data)
+        if durable:
+            write_durably(temporary, data)
+        else:
+            temporary.write_bytes(data)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    if durable:
+        sync_folder(path.parent)
 
 
 def write_durably(path: Path, data: bytes) -> None:

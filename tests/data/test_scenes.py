@@ -10,7 +10,7 @@ import safetensors.numpy
 from PIL import Image, ImageDraw
 
 from latentalign.data import scenes
-from latentalign.data.scenes_world.crowd import SAID_INSTEAD
+from latentalign.data.scenes_world.crowd import OTHER_ANSWERS
 from latentalign.errors import InputError
 
 KINDS = {"attribute", "spatial", "comparison", "existence", "counting"}
@@ -178,7 +178,7 @@ def test_ten_people_answer_and_at_least_six_are_right(pictures):
                 assert abs(int(other) - int(question.answer)) == 1
                 assert int(other) >= 0
             else:
-                assert other in SAID_INSTEAD[question.answer]
+                assert other in OTHER_ANSWERS[question.answer]
     assert set(dissent) == {0, 1, 2, 3, 4}
     assert 0.35 < dissent[0] / dissent.total() < 0.65
 
@@ -422,7 +422,7 @@ def test_features_files_are_complete(written):
 def test_nothing_is_replaced_unasked(tmp_path):
     (tmp_path / "mine.txt").write_text("kept")
     one = scenes.Sizes(train=1, valid=1, test=1, questions=1)
-    with pytest.raises(InputError, match="has files already"):
+    with pytest.raises(InputError, match="is not empty"):
         scenes.write(tmp_path, one)
     with pytest.raises(InputError, match="is a file"):
         scenes.write(tmp_path / "mine.txt", one)

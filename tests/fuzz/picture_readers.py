@@ -13,9 +13,9 @@ from random import Random
 import numpy as np
 
 from fuzz.fuzzer import Reader, write_file
+from latentalign.data.region_features import Features, write_features
 from latentalign.tasks.vqa import layouts
 from latentalign.tasks.vqa.accuracy import accuracies
-from latentalign.tasks.vqa.features import Features, write_features
 from latentalign.tasks.vqa.questions import read_annotations, read_questions, read_results, write_results
 from latentalign.tasks.vqa.vectors import read_vectors
 

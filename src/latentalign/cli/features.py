@@ -13,7 +13,7 @@ from latentalign.cli.common import JsonOption, show
 from latentalign.errors import InputError
 
 if TYPE_CHECKING:
-    from latentalign.tasks.vqa.features import Regions
+    from latentalign.data.region_features import Regions
 
 NAME = "features"
 
@@ -41,9 +41,9 @@ def command(
     json_wanted: JsonOption = False,
 ) -> None:
     """Convert region features, or compute those of pictures, into one file that training reads in place."""
+    from latentalign.data.region_features import MAX_REGIONS, write_features
     from latentalign.tasks.vqa import layouts
     from latentalign.tasks.vqa.extract import extract
-    from latentalign.tasks.vqa.features import MAX_REGIONS, write_features
 
     if extractor is not None:
         if layout is not None or ids is not None:

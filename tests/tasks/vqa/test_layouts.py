@@ -8,9 +8,9 @@ import sys
 import numpy as np
 import pytest
 
+from latentalign.data.region_features import Features, grid_boxes, write_features
 from latentalign.errors import InputError
 from latentalign.tasks.vqa import layouts
-from latentalign.tasks.vqa.features import Features, grid_boxes, write_features
 from latentalign.tasks.vqa.layouts import read, read_ids, sniff
 
 WIDTH, HEIGHT, SIZE = 640, 480, 6
@@ -123,15 +123,18 @@ SOME_NAN_BOXES = np.where(PICTURES[1][2] == PICTURES[1][2].max(), np.nan, PICTUR
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        ({"features": encoded(SECOND)[:-16]}, "num_boxes = 5 does not divide"),
+        ({"features": encoded(SECOND)[:-16]}, "not a multiple of num_boxes = 5"),
         ({"features": encoded(SECOND)[:-1]}, "features are not base64"),
         ({"features": encoded(SECOND)[:-4]}, "features are not base64 of float32"),  # 3 bytes fewer
         ({"features": b"*" + encoded(SECOND)[1:]}, "features are not base64"),
         ({"features": encoded(SECOND) + b"AAAA"}, "features are not base64"),
-        ({"features": encoded(SECOND[:, :5])}, "features of size 5, those before of 6"),
-        ({"features": b""}, "features of 0 numbers"),
+        ({"features": encoded(SECOND[:, :5])}, "features have size 5, but earlier ones have size 6"),
+        ({"features": b""}, "features have 0 numbers"),
         ({"features": encoded(NAN)}, "NaN"),
-        ({"boxes": encoded(PICTURES[1][2][:4])}, "boxes of 16 numbers, expected 4 for each of num_boxes = 5"),
+        (
+            {"boxes": encoded(PICTURES[1][2][:4])},
+            "boxes have 16 numbers, expected 4 for each of num_boxes = 5",
+        ),
         ({"boxes": encoded(SOME_NAN_BOXES)}, "NaN"),
         ({"boxes": b"\xff\xff"}, "boxes are not base64"),
         ({"num_boxes": b"4"}, "num_boxes = 4"),
@@ -159,7 +162,7 @@ def test_wrong_numbers_of_columns_and_bad_ids_are_named(write, layout):
         with pytest.raises(InputError, match=rf"row 2 \(image .*\): {count} columns, expected {columns}"):
             list(read(write([ROWS[layout](*PICTURES[0]), broken]), layout))
     for name in (b"image_id", b"", b"\xff", b"9" * 30):
-        with pytest.raises(InputError, match=r"rows\.tsv, row 1: .*is no image id"):
+        with pytest.raises(InputError, match=r"rows\.tsv, row 1: .*is not an image id"):
             list(read(write([replaced(layout, image_id=name)]), layout))
 
 
@@ -172,7 +175,7 @@ def test_damaged_gzip_and_endless_rows_are_named(write, monkeypatch):
     path.write_bytes(data[:200] + bytes(50) + data[250:])
     with pytest.raises(InputError, match=r"gz, row \d"):
         list(read(path, "bottom-up"))
-    monkeypatch.setattr(layouts, "_LONGEST_ROW", 100)
+    monkeypatch.setattr(layouts.tsv, "LONGEST_ROW", 100)
     with pytest.raises(InputError, match="row 1: longer than 100 bytes"):
         list(read(write([bottom_up_row(*PICTURES[0])]), "bottom-up"))
 
@@ -260,32 +263,32 @@ def test_hdf5_ids_come_from_names_or_a_file(hdf5, tmp_path):
     for text in texts:
         (tmp_path / "ids").write_text(text)
         check(read(hdf5(**fixed(image_ids=None)), "hdf5", tmp_path / "ids"), FIXED)
-    with pytest.raises(InputError, match="leave --ids out"):
+    with pytest.raises(InputError, match="remove --ids"):
         list(read(hdf5(**fixed()), "hdf5", tmp_path / "ids"))
-    with pytest.raises(InputError, match=r"features\.h5: does not say .*--ids"):
+    with pytest.raises(InputError, match=r"features\.h5: does not contain image ids.*--ids"):
         list(read(hdf5(**fixed(image_ids=None)), "hdf5"))
 
 
 @pytest.mark.parametrize(
     ("datasets", "message"),
     [
-        (fixed(image_bb=None), "no dataset image_bb; it has image_features"),
-        (fixed(image_w=None), r"row 1 \(image 44\): boxes in pixels need .*image_w"),
-        (fixed(image_w=np.zeros(3)), r"row 1 \(image 44\): boxes in pixels"),
+        (fixed(image_bb=None), "no dataset image_bb; found image_features"),
+        (fixed(image_w=None), r"row 1 \(image 44\): boxes are in pixels, .*image_w"),
+        (fixed(image_w=np.zeros(3)), r"row 1 \(image 44\): boxes are in pixels"),
         (fixed(image_w=np.ones(2)), r"image_w has the shape \(2,\), expected \(3,\)"),
         (fixed(image_ids=[1, 2]), "2 image_ids for 3 pictures"),
-        (fixed(image_ids=["a", "b", "c"]), "image_ids, row 1: 'a' is no image id"),
-        (fixed(image_ids=[1, -2, 3]), "image_ids, row 2: '-2' is no image id"),
+        (fixed(image_ids=["a", "b", "c"]), "image_ids, row 1: 'a' is not an image id"),
+        (fixed(image_ids=[1, -2, 3]), "image_ids, row 2: '-2' is not an image id"),
         (fixed(image_bb=fixed()["image_bb"].transpose(0, 2, 1)[:, :, :3]), r"image_bb \(3, 4, 3\)"),
         (
             fixed(image_features=fixed()["image_features"] * np.array([1, np.nan, 1])[:, None, None]),
             "row 2 .*NaN",
         ),
-        (fixed(image_features=np.full((3, 4, SIZE), b"x")), r"row 1 \(image 44\): .*no numbers"),
+        (fixed(image_features=np.full((3, 4, SIZE), b"x")), r"row 1 \(image 44\): .*not numbers"),
         (variable(pos_boxes=None), "pos_boxes"),
         (variable(pos_boxes=np.array([[0, 3], [3, 10], [8, 9]])), r"row 2 \(image 9\): pos_boxes 3, 10"),
         (variable(pos_boxes=np.array([[0, 3], [3, 2], [8, 9]])), r"row 2 \(image 9\): pos_boxes 3, 2"),
-        (variable(pos_boxes=np.array([[0, 3], [3, 3], [8, 9]])), r"row 2 \(image 9\): no region"),
+        (variable(pos_boxes=np.array([[0, 3], [3, 3], [8, 9]])), r"row 2 \(image 9\): there are no region"),
         (variable(pos_boxes=np.arange(3)), r"pos_boxes has the shape \(3,\)"),
     ],
 )
@@ -346,9 +349,9 @@ def test_archives_with_features_along_the_second_axis_are_turned(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"x": None}, "no array x or features; it has bbox"),
-        ({"bbox": None}, "no array bbox or boxes; it has x"),
-        ({"image_w": None}, "boxes in pixels need"),
+        ({"x": None}, "no array x or features; found bbox"),
+        ({"bbox": None}, "no array bbox or boxes; found x"),
+        ({"image_w": None}, "boxes are in pixels"),
         ({"num_bbox": 6}, "num_bbox is 6, but there are 5 boxes"),
         ({"num_bbox": 0}, "num_bbox is 0"),
         ({"num_bbox": [1, 2]}, "damaged"),
@@ -358,7 +361,7 @@ def test_archives_with_features_along_the_second_axis_are_turned(tmp_path):
         ({"x": np.float32(1)}, r"features \(\)"),
         ({"bbox": np.float32(1)}, "boxes"),
         ({"x": SECOND.astype(object)}, "plain arrays"),
-        ({"x": SECOND.astype(str)}, "no numbers"),
+        ({"x": SECOND.astype(str)}, "not numbers"),
     ],
 )
 def test_archive_faults_are_named(tmp_path, arrays, message):
@@ -383,7 +386,7 @@ def test_what_is_no_archive_is_named(tmp_path):
     with pytest.raises(InputError, match=r"image9\.npz \(image 9\): not an archive"):
         list(read(tmp_path, "npz"))
     path.rename(tmp_path / "nameless.npz")
-    with pytest.raises(InputError, match=r"nameless\.npz.* is no image id"):
+    with pytest.raises(InputError, match=r"nameless\.npz.* is not an image id"):
         list(read(tmp_path, "npz"))
 
 
@@ -414,9 +417,9 @@ def test_grids_are_read_as_cells_with_their_boxes(tmp_path, monkeypatch):
         np.save(tmp_path / "all.npy", array)
         assert sniff(tmp_path / "all.npy") == "npy"
         for block in (1, GRIDS[:2].nbytes, 2**26):
-            monkeypatch.setattr(layouts, "_BLOCK", block)
+            monkeypatch.setattr(layouts.arrays, "BLOCK", block)
             check_grids(read(tmp_path / "all.npy", "npy", ids), [7, 3, 5])
-    with pytest.raises(InputError, match=r"all\.npy: does not say .*--ids"):
+    with pytest.raises(InputError, match=r"all\.npy: does not contain image ids.*--ids"):
         list(read(tmp_path / "all.npy", "npy"))
     ids.write_text("[7, 3]")
     with pytest.raises(InputError, match=r"ids\.json: 2 ids for the 3 pictures of .*all\.npy"):
@@ -439,7 +442,7 @@ def test_array_faults_are_named(tmp_path):
         r"\(6,\)": SECOND[0],
         "damaged": SECOND.astype(object),
         "no region": SECOND[:0],
-        "no numbers": SECOND.astype(str),
+        "not numbers": SECOND.astype(str),
     }
     for message, array in cases.items():
         np.save(path, array, allow_pickle=True)
@@ -456,7 +459,7 @@ def test_array_faults_are_named(tmp_path):
     with pytest.raises(InputError, match=r"image4\.npy, row 2 \(image 2\): .*infinite"):
         list(read(path, "npy", tmp_path / "ids"))
     np.save(path, SECOND)
-    with pytest.raises(InputError, match=r"image4\.npy: an array \(5, 6\)"):
+    with pytest.raises(InputError, match=r"image4\.npy: the array has shape \(5, 6\)"):
         list(read(path, "npy", tmp_path / "ids"))
 
 

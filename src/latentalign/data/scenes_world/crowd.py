@@ -1,12 +1,13 @@
-"""Ten simulated people who answer a question: most are right, some say something else that one may say."""
+"""Ten simulated people who answer a question. Most give the correct answer, some a plausible other one."""
 
 from __future__ import annotations
 
 from random import Random
 
 PEOPLE = 10
-DISSENT = (50, 24, 14, 8, 4)  # weights of 0, 1, ... people who do not give the right answer: 4 at most
-SAID_INSTEAD = {
+DISSENT = (50, 24, 14, 8, 4)
+"""Weights of 0, 1, ..., 4 people who do not give the correct answer."""
+OTHER_ANSWERS = {
     "yes": ("no",),
     "no": ("yes",),
     "small": ("little", "little", "tiny", "large"),
@@ -28,14 +29,15 @@ SAID_INSTEAD = {
 }
 
 
-def answers(right: str, rng: Random) -> list[str]:
-    """What each of ten people answers, in any order; the right answer has at least six votes."""
+def draw_answers(correct: str, rng: Random) -> list[str]:
+    """The answers of ten people, in random order. The correct answer has at least six votes."""
     wrong = rng.choices(range(len(DISSENT)), DISSENT)[0]
-    others = _neighbours(int(right)) if right.isdigit() else SAID_INSTEAD[right]
-    said = [right] * (PEOPLE - wrong) + [rng.choice(others) for _ in range(wrong)]
-    rng.shuffle(said)
-    return said
+    others = _neighbours(int(correct)) if correct.isdigit() else OTHER_ANSWERS[correct]
+    answers = [correct] * (PEOPLE - wrong) + [rng.choice(others) for _ in range(wrong)]
+    rng.shuffle(answers)
+    return answers
 
 
 def _neighbours(number: int) -> tuple[str, ...]:
+    """The numbers next to a number, as text."""
     return (str(number + 1), str(number - 1)) if number else ("1",)

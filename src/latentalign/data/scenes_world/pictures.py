@@ -1,4 +1,4 @@
-"""Pictures of scenes, drawn at twice their size and reduced, so that edges are smooth."""
+"""Pictures of scenes. They are drawn at twice their size and then reduced, so edges are smooth."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from PIL import Image, ImageDraw
 from latentalign.data.scenes_world.things import HEIGHT, WIDTH, Thing
 
 SCALE = 2
-PERIOD = 6.0  # of stripes and dots, in pixels of the picture
+PERIOD = 6.0
+"""Distance between stripes and between dots, in pixels of the picture."""
 DARK, LIGHT = (35, 35, 40), (250, 250, 250)
 
 
@@ -25,15 +26,15 @@ def paint(things: Sequence[Thing], rng: Random) -> UInt8[np.ndarray, "H W 3"]:
 
 
 def _background(rng: Random) -> Image.Image:
-    """A light, nearly grey ground with soft blotches."""
-    ground = np.array([rng.uniform(196, 222) + rng.uniform(-6, 6) for _ in range(3)])
-    blotches = np.frombuffer(rng.randbytes(24 * 18), dtype=np.uint8).reshape(18, 24, 1) / 255 - 0.5
-    small = np.clip(ground + 26 * blotches, 0, 255).astype(np.uint8)
+    """A light, nearly grey background with soft spots."""
+    base = np.array([rng.uniform(196, 222) + rng.uniform(-6, 6) for _ in range(3)])
+    spots = np.frombuffer(rng.randbytes(24 * 18), dtype=np.uint8).reshape(18, 24, 1) / 255 - 0.5
+    small = np.clip(base + 26 * spots, 0, 255).astype(np.uint8)
     return Image.fromarray(small).resize((WIDTH * SCALE, HEIGHT * SCALE), Image.Resampling.BILINEAR)
 
 
 def _paint_thing(canvas: Image.Image, thing: Thing) -> None:
-    """Puts a thing with its pattern and a darker rim upon the canvas."""
+    """Paint a thing with its pattern and a darker outline."""
     corners = [(x * SCALE, y * SCALE) for x, y in thing.outline()]
     horizontal, vertical = zip(*corners, strict=True)
     left, top = int(min(horizontal)), int(min(vertical))
@@ -48,7 +49,7 @@ def _paint_thing(canvas: Image.Image, thing: Thing) -> None:
 
 
 def _paint_pattern(draw: ImageDraw.ImageDraw, size: tuple[int, int], thing: Thing) -> None:
-    """Stripes or dots, dark upon light colors and light upon dark ones."""
+    """Paint stripes or dots: dark on light colors, light on dark colors."""
     red, green, blue = thing.tint
     ink = DARK if 0.3 * red + 0.59 * green + 0.11 * blue > 125 else LIGHT
     period = PERIOD * SCALE

@@ -1,4 +1,4 @@
-"""Questions about a scene, with their answers and the things that the answers rest on."""
+"""Questions about a scene, with their answers and the things that the answers depend on."""
 
 from __future__ import annotations
 
@@ -11,22 +11,18 @@ from random import Random
 from latentalign.data.scenes_world.things import ATTRIBUTES, Description, Thing, describe
 
 Scene = Sequence[Thing]
-NUMBERS = (
-    10,
-    12,
-    15,
-    26,
-    37,
-)  # how often one looks for a number of things from 0 on; the large ones are rare
-CLEARLY, HARDLY, AHEAD = 14.0, 3.0, 7.0  # pixels: left of an anchor, not left of it, left of all others
+NUMBERS = (10, 12, 15, 26, 37)
+"""Weights with which counting questions try to have the answer 0, 1, ... Large numbers are rare in scenes."""
+CLEARLY, HARDLY, AHEAD = 14.0, 3.0, 7.0
+"""Distances in pixels: at least CLEARLY is left of an anchor, at most HARDLY is not, AHEAD is left of all others."""
 FORMS = {
     "color": ("what color is the {}?", "what is the color of the {}?"),
     "shape": ("what shape is the {}?", "what is the shape of the {}?"),
     "pattern": ("what pattern does the {} have?", "what is the pattern of the {}?"),
     "size": ("what size is the {}?", "how big is the {}?"),
 }
-ASKED = {"color": 40, "shape": 30, "pattern": 20, "size": 10}  # how often each attribute is asked for
-DIRECTIONS = {  # what is farthest there, and the step to the right and down that leads there
+ATTRIBUTE_WEIGHTS = {"color": 40, "shape": 30, "pattern": 20, "size": 10}
+DIRECTIONS = {  # the word for the outermost thing, and the step to the right and down
     "left of": ("leftmost", -1, 0),
     "right of": ("rightmost", 1, 0),
     "above": ("topmost", 0, -1),
@@ -36,7 +32,7 @@ DIRECTIONS = {  # what is farthest there, and the step to the right and down tha
 
 @dataclass(frozen=True)
 class Question:
-    """A question, its right answer and the things one has to look at to find it."""
+    """A question, its correct answer, and the things that one has to look at to answer it."""
 
     text: str
     kind: str
@@ -50,12 +46,12 @@ class Question:
 
     @property
     def topic(self) -> object:
-        """Equal for questions that ask the same thing in other words."""
+        """A value that is equal for questions with the same meaning."""
         return (self.about, self.answer) if self.answer_type == "other" else self.text
 
 
 def ask(scene: Scene, count: int, rng: Random) -> list[Question]:
-    """Different questions about a scene; fewer than `count` if the scene does not give rise to more."""
+    """Up to `count` different questions about a scene. A simple scene may have fewer."""
     questions: dict[object, Question] = {}
     kinds, weights = list(KINDS), list(KINDS.values())
     for _ in range(4 * count):
@@ -70,14 +66,14 @@ def ask(scene: Scene, count: int, rng: Random) -> list[Question]:
 
 
 def _descriptions(thing: Thing, names: Sequence[str], sizes: Sequence[int]) -> Iterator[Description]:
-    """What can be said of a thing in so many of the named attributes."""
+    """Descriptions of a thing by some of the attributes `names`; `sizes` are the numbers of attributes."""
     for size in sizes:
         for chosen in combinations(names, size):
             yield {name: thing.value(name) for name in chosen}
 
 
-def _unique(scene: Scene, thing: Thing, names: Sequence[str], rng: Random) -> Description | None:
-    """A description in the named attributes that fits this thing alone, if there is one."""
+def _unique_description(scene: Scene, thing: Thing, names: Sequence[str], rng: Random) -> Description | None:
+    """A description by the attributes `names` that fits only this thing; None if there is none."""
     fitting = [
         description
         for description in _descriptions(thing, names, range(1, len(names) + 1))
@@ -86,38 +82,43 @@ def _unique(scene: Scene, thing: Thing, names: Sequence[str], rng: Random) -> De
     return rng.choice(fitting) if fitting else None
 
 
-def _asked(rng: Random) -> str:
-    return rng.choices(list(ASKED), list(ASKED.values()))[0]
+def _draw_attribute(rng: Random) -> str:
+    """The attribute that a question is about."""
+    return rng.choices(list(ATTRIBUTE_WEIGHTS), list(ATTRIBUTE_WEIGHTS.values()))[0]
 
 
-def _except(*names: str) -> list[str]:
+def _attributes_except(*names: str) -> list[str]:
+    """All attributes except some."""
     return [name for name in ATTRIBUTES if name not in names]
 
 
 def attribute(scene: Scene, rng: Random) -> Question | None:
-    """An attribute of a thing that is known by others of its attributes."""
-    thing, asked = rng.choice(scene), _asked(rng)
-    description = _unique(scene, thing, _except(asked), rng)
+    """A question about an attribute of a thing that other attributes identify."""
+    thing, wanted = rng.choice(scene), _draw_attribute(rng)
+    description = _unique_description(scene, thing, _attributes_except(wanted), rng)
     if description is None:
         return None
-    text = rng.choice(FORMS[asked]).format(describe(description))
-    return Question(text, "attribute", thing.value(asked), (thing,))
+    text = rng.choice(FORMS[wanted]).format(describe(description))
+    return Question(text, "attribute", thing.value(wanted), (thing,))
 
 
 def spatial(scene: Scene, rng: Random) -> Question | None:
-    """An attribute of a thing that is known by its place, among all things or among those of one kind."""
-    asked = _asked(rng)
-    example, names = rng.choice(scene), rng.choice([(), (), *((name,) for name in _except(asked, "size"))])
+    """A question about an attribute of a thing that its position identifies, among all things or one group."""
+    wanted = _draw_attribute(rng)
+    example, names = (
+        rng.choice(scene),
+        rng.choice([(), (), *((name,) for name in _attributes_except(wanted, "size"))]),
+    )
     group = {name: example.value(name) for name in names}
-    found = rng.choices((_outermost, _beside), (1, 3))[0](scene, group, rng)  # the latter finds less
+    found = rng.choices((_outermost, _beside), (1, 3))[0](scene, group, rng)  # the second finds fewer things
     if found is None:
         return None
     phrase, thing = found
-    return Question(rng.choice(FORMS[asked]).format(phrase), "spatial", thing.value(asked), (thing,))
+    return Question(rng.choice(FORMS[wanted]).format(phrase), "spatial", thing.value(wanted), (thing,))
 
 
 def _outermost(scene: Scene, group: Description, rng: Random) -> tuple[str, Thing] | None:
-    """A thing farther in one direction than all others of its group, by its centre and by its side."""
+    """The outermost thing of a group in one direction, by its centre and its outline."""
     word, right, down = rng.choice(list(DIRECTIONS.values()))
     members = sorted((t for t in scene if t.fits(group)), key=lambda t: -(right * t.x + down * t.y))
     if len(members) < 2:
@@ -135,7 +136,7 @@ def _outermost(scene: Scene, group: Description, rng: Random) -> tuple[str, Thin
 
 
 def _beside(scene: Scene, group: Description, rng: Random) -> tuple[str, Thing] | None:
-    """The one thing of a group that lies clearly on one side of another thing, while no other of it does."""
+    """The only thing of a group that is clearly on one side of another thing."""
     word = rng.choice(list(DIRECTIONS))
     _, right, down = DIRECTIONS[word]
     anchor = rng.choice(scene)
@@ -144,21 +145,21 @@ def _beside(scene: Scene, group: Description, rng: Random) -> tuple[str, Thing] 
     there = [t for t, distance in zip(others, ahead, strict=True) if distance > HARDLY]
     if len(there) != 1 or max(ahead) < CLEARLY:
         return None
-    description = _unique(scene, anchor, _except(), rng)
+    description = _unique_description(scene, anchor, list(ATTRIBUTES), rng)
     if description is None:
         return None
     return f"{describe(group)} {word} the {describe(description)}", there[0]
 
 
 def comparison(scene: Scene, rng: Random) -> Question | None:
-    """Which of two things of clearly different size is larger."""
+    """A question that compares the sizes of two things."""
     first = rng.choice(scene)
     others = [t for t in scene if t.size != first.size]
     if not others:
         return None
     second = rng.choice(others)
-    names = _except("size")
-    one, two = _unique(scene, first, names, rng), _unique(scene, second, names, rng)
+    names = _attributes_except("size")
+    one, two = (_unique_description(scene, thing, names, rng) for thing in (first, second))
     if one is None or two is None:
         return None
     word = rng.choice(("larger", "smaller"))
@@ -168,7 +169,7 @@ def comparison(scene: Scene, rng: Random) -> Question | None:
 
 
 def existence(scene: Scene, rng: Random) -> Question | None:
-    """Whether there is such a thing; where there is none, one that differs in one attribute is there."""
+    """A question whether a thing exists. If not, there is one that differs in a single attribute."""
     names = rng.choice([*combinations(ATTRIBUTES, 2), *combinations(ATTRIBUTES, 3)])
     present = {tuple(t.value(name) for name in names) for t in scene}
     near = {
@@ -189,7 +190,7 @@ def existence(scene: Scene, rng: Random) -> Question | None:
 
 
 def counting(scene: Scene, rng: Random) -> Question | None:
-    """How many such things there are; the numbers are asked for about equally often."""
+    """A question about the number of things. All numbers are about equally frequent."""
     names = rng.choice([*combinations(ATTRIBUTES, 1), *combinations(ATTRIBUTES, 2)])
     counts = Counter(tuple(t.value(name) for name in names) for t in scene)
     wanted = rng.choices(range(len(NUMBERS)), NUMBERS)[0]

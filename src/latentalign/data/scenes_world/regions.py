@@ -1,8 +1,9 @@
-"""Image regions as a detector would propose them, and their features, computed from pixels and boxes alone."""
+"""Image regions like those of a detector, and their features, which depend only on pixels and boxes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from math import prod
 from random import Random
 
@@ -13,10 +14,11 @@ from PIL import Image
 from latentalign.data.scenes_world.things import HEIGHT, WIDTH, Box
 from latentalign.errors import InputError
 
-REGIONS = range(12, 17)  # of a picture
-JITTER = 2.0  # pixels by which a side of a thing's box may be off
+REGIONS = range(12, 17)
+"""How many regions a picture may have."""
+JITTER = 2.0
+"""Pixels by which a proposed box may differ from the box of a thing, on each side."""
 PATCH, HUES, GREYS = 24, 12, 6
-# What is subtracted from each group of features, and what the rest is multiplied by.
 SCALING = {
     "thumbnail": (0.66, 4.0),
     "means": (0.65, 5.0),
@@ -26,10 +28,11 @@ SCALING = {
     "box": (0.5, 3.5),
     "extent": (0.2, 11.0),
 }
+"""For each group of features: the number that is subtracted, then the factor."""
 
 
 def propose(boxes: Sequence[Box], rng: Random) -> Float32[np.ndarray, "n 4"]:
-    """Boxes near the given ones and boxes anywhere, shuffled."""
+    """Boxes near those of the things, and other random boxes, shuffled."""
     total = rng.choice(range(max(REGIONS.start, len(boxes) + 2), REGIONS.stop))
     proposals = [_near(box, rng) for box in boxes]
     proposals += [_anywhere(rng) for _ in range(total - len(boxes))]
@@ -38,11 +41,13 @@ def propose(boxes: Sequence[Box], rng: Random) -> Float32[np.ndarray, "n 4"]:
 
 
 def _near(box: Box, rng: Random) -> list[float]:
+    """A box near another one."""
     sides = [side + rng.uniform(-JITTER, JITTER) / (HEIGHT if k % 2 else WIDTH) for k, side in enumerate(box)]
     return [min(1.0, max(0.0, side)) for side in sides]
 
 
 def _anywhere(rng: Random) -> list[float]:
+    """A random box."""
     width, height = rng.uniform(16, 60) / WIDTH, rng.uniform(16, 60) / HEIGHT
     left, top = rng.uniform(0, 1 - width), rng.uniform(0, 1 - height)
     return [left, top, left + width, top + height]
@@ -51,10 +56,10 @@ def _anywhere(rng: Random) -> list[float]:
 def region_features(
     pixels: UInt8[np.ndarray, "H W 3"], boxes: Float[np.ndarray, "n 4"]
 ) -> Float32[np.ndarray, "n D"]:
-    """What each region looks like and where it is: about zero mean and unit scale.
+    """Features of the appearance and position of each region, with about zero mean and unit scale.
 
-    A thumbnail, means and deviations of color, a histogram of hues and greys, edges by direction and place,
-    and the box. A box is x1, y1, x2, y2 in [0, 1] of the picture.
+    They are a thumbnail, means and deviations of the colors, a histogram of hues and greys, edges by direction
+    and position, and the box. A box is x1, y1, x2, y2 in [0, 1] of the picture.
     """
     wrong = ~((boxes >= 0) & (boxes <= 1)).all(axis=1) | (boxes[:, :2] > boxes[:, 2:]).any(axis=1)
     if wrong.any():
@@ -64,11 +69,11 @@ def region_features(
     inner = patches[:, :, PATCH // 4 : -PATCH // 4, PATCH // 4 : -PATCH // 4]
     low, high = boxes[:, :2], boxes[:, 2:]
     groups = {
-        "thumbnail": _pooled(patches, 8),
+        "thumbnail": _pool(patches, 8),
         "means": np.concatenate([part.mean(axis=(2, 3)) for part in (patches, inner)], axis=1),
         "deviations": np.concatenate([part.std(axis=(2, 3)) for part in (patches, inner)], axis=1),
         "histogram": _histogram(patches),
-        "edges": _pooled(_edges(patches), 3),
+        "edges": _pool(_edges(patches), 3),
         "box": np.concatenate([boxes, (low + high) / 2], axis=1),
         "extent": high - low,
     }
@@ -80,7 +85,7 @@ def region_features(
 def _patches(
     pixels: UInt8[np.ndarray, "H W 3"], boxes: Float[np.ndarray, "n 4"]
 ) -> Float32[np.ndarray, "n 3 P P"]:
-    """Each region stretched to a square of fixed size, values in [0, 1]; a box has at least one pixel."""
+    """Each region, resized to a square of fixed size, values in [0, 1]. A box has at least one pixel."""
     picture, (height, width, _) = Image.fromarray(pixels), pixels.shape
     patches = np.empty((len(boxes), 3, PATCH, PATCH), dtype=np.float32)
     for row, (x1, y1, x2, y2) in enumerate((boxes * [width, height, width, height]).tolist()):
@@ -91,15 +96,16 @@ def _patches(
     return patches / 255
 
 
-def _pooled(maps: Float32[np.ndarray, "n C P P"], cells: int) -> Float32[np.ndarray, "n C cells cells"]:
+def _pool(maps: Float32[np.ndarray, "n C P P"], cells: int) -> Float32[np.ndarray, "n C cells cells"]:
     """Means over a square grid of cells."""
     step = PATCH // cells
-    rows = sum(maps[:, :, k::step] for k in range(step))
-    return sum(rows[..., k::step] for k in range(step)) / np.float32(step**2)
+    rows = reduce(np.add, (maps[:, :, k::step] for k in range(step)))
+    total: Float32[np.ndarray, "n C cells cells"] = reduce(np.add, (rows[..., k::step] for k in range(step)))
+    return total / np.float32(step**2)
 
 
 def _histogram(patches: Float32[np.ndarray, "n 3 P P"]) -> Float32[np.ndarray, "n bins"]:
-    """Roots of the shares of hues, each pixel counted by its chroma, and of greys, counted by the rest."""
+    """Square roots of the shares of hues, weighted by chroma, and of greys, weighted by 1 - chroma."""
     n, (red, green, blue) = len(patches), np.moveaxis(patches, 1, 0)
     top = np.maximum(np.maximum(red, green), blue)
     chroma = top - np.minimum(np.minimum(red, green), blue)
@@ -115,7 +121,7 @@ def _histogram(patches: Float32[np.ndarray, "n 3 P P"]) -> Float32[np.ndarray, "
 
 
 def _edges(patches: Float32[np.ndarray, "n 3 P P"]) -> Float32[np.ndarray, "n 4 P P"]:
-    """How much the light changes to the right, downwards and along both diagonals."""
+    """Absolute changes of brightness to the right, downwards and along both diagonals."""
     light = 0.3 * patches[:, 0] + 0.59 * patches[:, 1] + 0.11 * patches[:, 2]
     here, right, below = light[:, :-1, :-1], light[:, :-1, 1:], light[:, 1:, :-1]
     energy = np.zeros((len(light), 4, PATCH, PATCH), dtype=np.float32)

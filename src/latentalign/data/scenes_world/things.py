@@ -1,4 +1,4 @@
-"""Things with a shape, a color, a pattern, a size and a place, and how a scene of them is drawn at random."""
+"""Things with a shape, a color, a pattern, a size and a position, and random scenes of them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from jaxtyping import Bool
 from PIL import Image, ImageDraw
 
 WIDTH, HEIGHT = 160, 120
-THINGS = range(3, 11)  # in a picture
-MOST_HIDDEN = 0.4  # of a thing, by those in front of it
+THINGS = range(3, 11)
+"""How many things a picture may have."""
+MOST_HIDDEN = 0.4
+"""Largest share of a thing that things in front of it may hide."""
 
 COLORS = {
     "red": (212, 38, 38),
@@ -25,20 +27,23 @@ COLORS = {
     "blue": (40, 72, 205),
     "purple": (140, 48, 168),
 }
-ATTRIBUTES = {  # in the order in which English puts them
+ATTRIBUTES = {  # in the order of English adjectives
     "size": ("small", "large"),
     "color": tuple(COLORS),
     "pattern": ("plain", "striped", "dotted"),
     "shape": ("circle", "square", "triangle", "star"),
 }
-RADII = {"small": (9.0, 11.0), "large": (16.5, 19.0)}  # in pixels: no small thing looks like a large one
-Description = Mapping[str, str]  # some of the attributes with their values
+RADII = {
+    "small": (9.0, 11.0),
+    "large": (16.5, 19.0),
+}  # in pixels; small and large things are easy to distinguish
+Description = Mapping[str, str]  # values of some of the attributes
 Box = tuple[float, float, float, float]  # x1, y1, x2, y2 in [0, 1] of the picture
 
 
 @dataclass(frozen=True)
 class Thing:
-    """One thing of a scene; coordinates are pixels of the picture, counted from its upper left corner."""
+    """One thing of a scene. Coordinates are pixels, counted from the upper left corner of the picture."""
 
     size: str
     color: str
@@ -48,33 +53,33 @@ class Thing:
     y: float
     radius: float
     angle: float  # of rotation, in radians
-    upright: bool  # whether stripes, if any, run from top to bottom
-    phase: float  # in [0, 1), where the pattern begins
-    tint: tuple[int, int, int]  # the color it really has
+    upright: bool  # whether stripes are vertical
+    phase: float  # where the pattern begins, in [0, 1)
+    tint: tuple[int, int, int]  # the exact color
 
     def value(self, attribute: str) -> str:
         """The value of one of `ATTRIBUTES`."""
         return str(getattr(self, attribute))
 
     def fits(self, description: Description) -> bool:
-        """Whether it has all of the described values."""
+        """Whether the thing has all values of a description."""
         return all(getattr(self, attribute) == value for attribute, value in description.items())
 
     def outline(self) -> list[tuple[float, float]]:
-        """Its corners; a circle has many."""
+        """The corners. A circle has many."""
         return [
             (self.x + self.radius * u, self.y + self.radius * v) for u, v in _unit(self.shape, self.angle)
         ]
 
     def box(self) -> Box:
-        """The smallest box around it, what others hide included."""
+        """The smallest box around the thing, including hidden parts."""
         horizontal, vertical = zip(*self.outline(), strict=True)
         left, right, top, bottom = min(horizontal), max(horizontal), min(vertical), max(vertical)
         return left / WIDTH, top / HEIGHT, right / WIDTH, bottom / HEIGHT
 
 
 def _unit(shape: str, angle: float) -> list[tuple[float, float]]:
-    """Corners of a shape of about radius 1 around the origin; sizes are such that areas are comparable."""
+    """Corners of a shape around the origin with a radius of about 1. All shapes have similar areas."""
     if shape == "circle":
         reach = [1.0] * 40
     elif shape == "square":
@@ -89,22 +94,22 @@ def _unit(shape: str, angle: float) -> list[tuple[float, float]]:
 
 
 def describe(description: Description, *, plural: bool = False) -> str:
-    """A description as a noun phrase without an article: "small red striped circle"."""
+    """A description as a noun phrase without an article, such as "small red striped circle"."""
     adjectives = [description[name] for name in ("size", "color", "pattern") if name in description]
     noun = description.get("shape", "object") + ("s" if plural else "")
     return " ".join([*adjectives, noun])
 
 
 def draw_scene(rng: Random) -> tuple[Thing, ...]:
-    """The things of a picture, those behind first; none is hidden by more than `MOST_HIDDEN`."""
+    """The things of a picture, from back to front. At most `MOST_HIDDEN` of each is hidden."""
     things: list[Thing] = []
-    visible: list[Bool[np.ndarray, "H W"]] = []  # what is seen of each, so far
-    least: list[float] = []  # how many pixels of each have to be
+    visible: list[Bool[np.ndarray, "H W"]] = []  # visible pixels of each thing
+    least: list[float] = []  # pixels of each thing that must stay visible
     for _ in range(rng.choice(THINGS)):
         values = _draw_attributes(rng, things)
         for _ in range(40):
             thing = _draw_thing(rng, values)
-            if _crowded(thing, things):
+            if _is_too_close(thing, things):
                 continue
             mask = _mask(thing)
             remaining = [seen & ~mask for seen in visible]
@@ -117,7 +122,7 @@ def draw_scene(rng: Random) -> tuple[Thing, ...]:
 
 
 def _draw_attributes(rng: Random, things: Sequence[Thing]) -> dict[str, str]:
-    """Four values; often most of them are those of an earlier thing, so that a short description fits both."""
+    """Four values. Often, most of them are those of an earlier thing, so that a short description fits both."""
     values = {name: rng.choice(options) for name, options in ATTRIBUTES.items()}
     if things and rng.random() < 0.6:
         model, changed = rng.choice(things), rng.choice(list(ATTRIBUTES))
@@ -127,7 +132,7 @@ def _draw_attributes(rng: Random, things: Sequence[Thing]) -> dict[str, str]:
 
 
 def _draw_thing(rng: Random, values: dict[str, str]) -> Thing:
-    """A thing with these values somewhere in the picture, slightly turned and tinted."""
+    """A thing with these values at a random position, slightly rotated and tinted."""
     radius = rng.uniform(*RADII[values["size"]])
     margin = 1.36 * radius + 1
     red, green, blue = (min(255, max(0, c + round(rng.uniform(-14, 14)))) for c in COLORS[values["color"]])
@@ -143,13 +148,13 @@ def _draw_thing(rng: Random, values: dict[str, str]) -> Thing:
     )
 
 
-def _crowded(thing: Thing, others: Sequence[Thing]) -> bool:
-    """Whether a thing is so near to another that one of them would be hard to recognise."""
+def _is_too_close(thing: Thing, others: Sequence[Thing]) -> bool:
+    """Whether a thing is so close to another that one of them would be hard to recognise."""
     return any(hypot(thing.x - o.x, thing.y - o.y) < 0.75 * (thing.radius + o.radius) for o in others)
 
 
 def _mask(thing: Thing) -> Bool[np.ndarray, "H W"]:
-    """True where the thing is."""
+    """Mask of the pixels that belong to the thing."""
     canvas = Image.new("1", (WIDTH, HEIGHT))
     ImageDraw.Draw(canvas).polygon(thing.outline(), fill=1)
     return np.array(canvas)

@@ -14,8 +14,8 @@ from pydantic import Field
 from torch import Tensor
 
 from latentalign.config import DataPath, Section
+from latentalign.data.region_features import Features
 from latentalign.errors import InputError
-from latentalign.tasks.vqa.features import Features
 from latentalign.tasks.vqa.questions import (
     Annotation,
     Question,

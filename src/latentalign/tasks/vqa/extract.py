@@ -19,9 +19,9 @@ from jaxtyping import Float
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
+from latentalign.data.region_features import Regions, grid_boxes, image_id_of
 from latentalign.errors import InputError
 from latentalign.extras import require_package
-from latentalign.tasks.vqa.features import Regions, grid_boxes, image_id_of
 
 ENDS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 SIDE = 224

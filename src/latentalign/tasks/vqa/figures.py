@@ -16,8 +16,8 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from PIL import Image
 
+from latentalign.data.region_features import image_id_of
 from latentalign.reproduction.plots import escape_dollars, new_figure
-from latentalign.tasks.vqa.features import image_id_of
 
 HUES = {"prior": "#D55E00", "inferred": "#0072B2", "posterior": "#CC79A7"}
 LABELS = {"prior": "prior p", "inferred": "inferred q", "posterior": "exact posterior"}

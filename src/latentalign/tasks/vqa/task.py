@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from latentalign.core.distributions import DISTRIBUTIONS
 from latentalign.core.objectives import Objective
 from latentalign.core.predictives import parse_predict
+from latentalign.data.region_features import Features
 from latentalign.errors import InputError
 from latentalign.storage import fingerprint
 from latentalign.tasks.vqa.data import Batch, Corpus, DataConfig, SplitConfig, judged_batches, read_split
-from latentalign.tasks.vqa.features import Features
 from latentalign.tasks.vqa.inference_network import InferenceConfig
 from latentalign.tasks.vqa.model import AnswerModel, ModelConfig, count_parameters
 from latentalign.tasks.vqa.tokenizer import TokenizerConfig, Vocabulary

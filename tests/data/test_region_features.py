@@ -12,9 +12,15 @@ from safetensors import safe_open
 from typer.testing import CliRunner
 
 from latentalign.cli import features as command
+from latentalign.data.region_features import (
+    Features,
+    FeatureWriter,
+    grid_boxes,
+    image_id_of,
+    reader,
+    write_features,
+)
 from latentalign.errors import InputError
-from latentalign.tasks.vqa import features as module
-from latentalign.tasks.vqa.features import Features, FeatureWriter, grid_boxes, image_id_of, write_features
 
 
 def picture(image_id, regions, size=5, seed=0):
@@ -154,9 +160,9 @@ def spoiled(what):
         ("negative box", "image 31: box .* of region 1"),
         ("large box", "image 31: box .* of region 1"),
         ("reversed box", "image 31: box .* x1 <= x2"),
-        ("no region", "image 31: has no region"),
-        ("no feature", "image 31: has no region"),
-        ("other size", "image 31: features of size 4, but those before are of size 5"),
+        ("no region", "image 31 has no region"),
+        ("no feature", "image 31 has no region"),
+        ("other size", "image 31: the features have size 4, but earlier ones have size 5"),
         ("fewer boxes", r"image 31: features \(3, 5\) with boxes \(2, 4\)"),
         ("flat", r"image 31: features \(5,\)"),
         ("twice", "image 70 occurs twice"),
@@ -171,7 +177,7 @@ def test_faults_are_named_and_leave_nothing_behind(path, fault, message):
 
 
 def test_features_too_large_for_float16_are_refused(path):
-    with pytest.raises(InputError, match="image 3: features too large for float16"):
+    with pytest.raises(InputError, match="image 3: features are too large for float16"):
         write_features(path, [(3, np.full((1, 2), 7e4), np.zeros((1, 4)))], layout="t", dtype="float16")
 
 
@@ -180,7 +186,7 @@ def test_no_picture_and_bad_options_are_refused(path):
         write_features(path, [], layout="t")
     with pytest.raises(InputError, match="'int8'"):
         FeatureWriter(path, layout="t", dtype="int8")
-    with pytest.raises(InputError, match="-1 regions"):
+    with pytest.raises(InputError, match="max_regions is -1"):
         FeatureWriter(path, layout="t", max_regions=-1)
     with pytest.raises(InputError, match="too long"):
         write_features(path, PICTURES, layout="t" * 900)
@@ -232,10 +238,10 @@ def test_truncated_and_padded_files_are_refused(written):
     data = written.read_bytes()
     for length in (0, 4, 8, 500, 1023, 1024, 1100, len(data) - 1):
         written.write_bytes(data[:length])
-        with pytest.raises(InputError, match=r"features\.safetensors: .*(cut short|understood)"):
+        with pytest.raises(InputError, match=r"features\.safetensors: .*(cut short|parsed)"):
             Features(written)
     written.write_bytes(data + b"\0")
-    with pytest.raises(InputError, match=rf"{len(data) + 1} bytes .* says {len(data)}: it goes on"):
+    with pytest.raises(InputError, match=rf"{len(data) + 1} bytes, .* says {len(data)}: it continues"):
         Features(written)
 
 
@@ -252,7 +258,7 @@ def test_truncated_and_padded_files_are_refused(written):
         (lambda h: h["features"].update(dtype="F16"), "header"),
         (lambda h: h["features"].update(shape=[5, 12]), "do not fit"),
         (lambda h: h["features"].update(shape=[-12, -5]), "header"),
-        (lambda h: h["boxes"].update(data_offsets=[0, 192]), "without gaps"),
+        (lambda h: h["boxes"].update(data_offsets=[0, 192]), "gaps between"),
         (lambda h: h.update(offsets=h["image_ids"], image_ids=h["offsets"]), "do not fit"),
         (lambda h: h.update(boxes=3), "header"),
     ],
@@ -266,10 +272,10 @@ def test_headers_that_lie_are_refused(written, change, message):
 @pytest.mark.parametrize(
     ("name", "values", "message"),
     [
-        ("offsets", [0, 3, 2, 10, 12], "do not rise"),
-        ("offsets", [0, 3, 3, 10, 12], "do not rise"),
-        ("offsets", [1, 3, 4, 10, 12], "do not rise"),
-        ("offsets", [0, 3, 4, 10, 11], "do not rise"),
+        ("offsets", [0, 3, 2, 10, 12], "do not increase"),
+        ("offsets", [0, 3, 3, 10, 12], "do not increase"),
+        ("offsets", [1, 3, 4, 10, 12], "do not increase"),
+        ("offsets", [0, 3, 4, 10, 11], "do not increase"),
         ("image_ids", [70, 9, 70, 1], "image 70 occurs twice"),
     ],
 )
@@ -309,7 +315,7 @@ def test_resident_memory_does_not_grow_with_the_file(path, monkeypatch):
     write_features(path, (picture(k, 8, size=1024) for k in range(1000)), layout="t")  # 33 MB
     largest = {}
     for limit in (2**22, 2**40):
-        monkeypatch.setattr(module, "_RESIDENT", limit)
+        monkeypatch.setattr(reader, "RESIDENT_BYTES", limit)
         with Features(path) as found:
             largest[limit] = 0
             for start in range(0, 1000, 50):
