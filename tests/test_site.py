@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+from latentalign import OBJECTIVES
 from latentalign.cli.main import app
 from latentalign.recipe_reference import recipe_keys
 from latentalign.tasks.nmt.task import NMTConfig
@@ -39,6 +40,14 @@ def test_the_recipe_reference_has_every_key(generator):
             anchor = f"{{ #{task}-{key.table.replace('.', '-')} }}"
             section = page.partition(anchor)[2].partition("\n### ")[0]
             assert f"| `{key.name}` | {key.type} |" in section, key
+
+
+def test_the_recipe_reference_has_the_options_of_every_objective(generator):
+    page = generator("recipe_pages").page().partition("## Options of the objectives")[2]
+    for name, entry in OBJECTIVES.items():
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
+        assert [option for option in entry.options if f"`{option} = " not in row] == []
+    assert "_empty" not in page
 
 
 @pytest.mark.parametrize(

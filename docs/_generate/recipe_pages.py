@@ -64,15 +64,17 @@ def default(text: str) -> str:
 def objective_options() -> str:
     """The options that each objective accepts in `[objective]`."""
     rows = []
-    for name, build in OBJECTIVES.items():
-        options = inspect.signature(build).parameters.values()
+    for name, entry in OBJECTIVES.items():
+        options = inspect.signature(entry.build).parameters.values()
         cell = ", ".join(f"`{option.name} = {option_default(option)}`" for option in options)
-        rows.append((f"`{name}`", cell or "none"))
-    return "\n".join(["## Options of the objectives", "", OPTIONS, "", table(("objective", "options"), rows)])
+        rows.append((f"`{name}`", entry.maximises, cell or "no options"))
+    header = ("objective", "maximises", "options and defaults")
+    return "\n".join(["## Options of the objectives", "", OPTIONS, "", table(header, rows)])
 
 
 OPTIONS = """\
-`[objective]` accepts the options of the objective that `name` selects. The values shown are the defaults."""
+`[objective]` accepts the options of the objective that `name` selects. p is the prior, q the inferred
+alignment, f the likelihood of the output."""
 
 
 def option_default(option: inspect.Parameter) -> str:
