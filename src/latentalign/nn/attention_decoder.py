@@ -70,9 +70,9 @@ class AttentionDecoder(nn.Module):
         """Queries and scores of every step of a known target; their values in padding have no meaning."""
         # The recurrence runs in the weights' precision, whatever autocast has done to its inputs.
         dtype = self.first.weight.dtype
-        memory, projected = memory.to(dtype), self.score.project(memory).to(dtype)
         packing = Packing.of(word_mask)
         inputs = self.from_word(packing.pack(words)).to(dtype)
+        memory, projected = memory.to(dtype), self.score.project(memory).to(dtype)
         with torch.autocast(memory.device.type, enabled=False):
             noise = [self.dropout(torch.ones_like(inputs[:, : self.hidden_size])) for _ in self.upper]
             memory, projected, mask = (x.index_select(0, packing.order) for x in (memory, projected, mask))
@@ -90,7 +90,8 @@ class AttentionDecoder(nn.Module):
                 *[x for layer in self.upper for x in (layer.weight, layer.bias)],
                 *steps.parameters,
             )
-            return packing.unpack(queries), packing.unpack(steps.finish(scores))
+            scores = steps.finish(scores)
+            return packing.unpack(queries), packing.unpack(scores)
 
     def step(
         self,
@@ -153,7 +154,7 @@ class AttentionLoop(torch.autograd.Function):
         context = inputs.new_zeros(packing.first, 1, memory.shape[2])
         scores, attention = new(words, mask.shape[1]), new(words, mask.shape[1])
         absent = ~mask
-        for rows, before in packing.steps():
+        for rows, before in packing.steps:
             n = rows.stop - rows.start
             for k in layers:
                 below = context[:n].squeeze(1) if k == 0 else hidden[k - 1][rows] * noise[k - 1][rows]
@@ -191,7 +192,7 @@ class AttentionLoop(torch.autograd.Function):
         d_hidden, d_cell = ([torch.zeros_like(c[0]) for c in cells] for _ in range(2))
         d_contexts = queries.new_zeros(len(queries), width)  # of the context that each step computes
         score.begin_backward()
-        for t, (rows, before) in reversed([*enumerate(packing.steps())]):
+        for t, (rows, before) in reversed([*enumerate(packing.steps)]):
             n = rows.stop - rows.start
             # A row vector times the transposed memory: nine times as fast as the memory times a column.
             d_attention = torch.bmm(d_contexts[rows].unsqueeze(1), memory[:n].transpose(1, 2)).squeeze(1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -28,6 +27,8 @@ class Packing:
     """Of each row: its step, and the place of its sequence in the order."""
     place: Int[Tensor, "N"]
     """Of each row: its index in the flattened grid."""
+    steps: list[tuple[slice, slice | None]]
+    """The rows of each step, and the rows of the same sequences at the previous step."""
 
     @classmethod
     def of(cls, mask: Bool[Tensor, "B S"]) -> Packing:
@@ -36,9 +37,14 @@ class Packing:
         order = mask.sum(1).argsort(descending=True, stable=True)
         alive = mask.index_select(0, order).t()
         step, sequence = alive.nonzero(as_tuple=True)
-        live = alive.sum(1).tolist()
-        first = live[0] if live else 0
-        return cls((batch, steps), order, live, first, step, sequence, order[sequence] * steps + step)
+        live: list[int] = alive.sum(1).tolist()
+        rows: list[tuple[slice, slice | None]] = []
+        start, before = 0, None
+        for n in live:
+            rows.append((slice(start, start + n), None if before is None else slice(before, before + n)))
+            start, before = start + n, start
+        place = order[sequence] * steps + step
+        return cls((batch, steps), order, live, live[0] if live else 0, step, sequence, place, rows)
 
     def pack(self, value: Float[Tensor, "B S D"]) -> Float[Tensor, "N D"]:
         """The rows of a grid, without padding."""
@@ -53,7 +59,6 @@ class Packing:
         batch, steps = self.shape
         return spread(value, self.step * batch + self.sequence, (steps, batch))
 
-    @cached_property
     def reversed_rows(self) -> Int[Tensor, "N"]:
         """The row to read in place of each one to reverse every sequence within its length."""
         lengths = self.sequence.bincount(minlength=self.shape[0])
@@ -63,15 +68,6 @@ class Packing:
         """The row of the previous step, for every row except the `first` ones."""
         later = slice(self.first, None)
         return self._starts()[self.step[later] - 1] + self.sequence[later]
-
-    def steps(self) -> list[tuple[slice, slice | None]]:
-        """The rows of each step, and the rows of the same sequences at the previous step."""
-        steps: list[tuple[slice, slice | None]] = []
-        start, before = 0, None
-        for n in self.live:
-            steps.append((slice(start, start + n), None if before is None else slice(before, before + n)))
-            start, before = start + n, start
-        return steps
 
     def _starts(self) -> Int[Tensor, "S"]:
         live = torch.tensor(self.live, dtype=torch.long, device=self.order.device)

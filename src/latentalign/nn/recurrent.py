@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, cast
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -107,7 +107,7 @@ class LSTMLoop(torch.autograd.Function):
         cells: list[Tensor] = []
         first = hidden.new_zeros(len(hidden), packing.first, hidden.shape[-1])
         across, plain = weight.transpose(1, 2).contiguous(), gates.detach()
-        for rows, before in packing.steps():
+        for rows, before in packing.steps:
             if before is not None:
                 plain[:, rows].baddbmm_(hidden[:, before], across)
             n = rows.stop - rows.start
@@ -129,7 +129,7 @@ class LSTMLoop(torch.autograd.Function):
         packing, step, cells = ctx.kept
         d_hidden, d_cell = torch.zeros_like(cells[0]), torch.zeros_like(cells[0])
         d_gates = torch.empty_like(gates)
-        for t, (rows, _) in reversed([*enumerate(packing.steps())]):
+        for t, (rows, _) in reversed([*enumerate(packing.steps)]):
             n = rows.stop - rows.start
             above, now = d_out[:, rows] + d_hidden[:, :n], d_gates[:, rows]
             step.backward(above, d_cell[:, :n], gates[:, rows], cells[t][:, :n], squashed[:, rows], now)
@@ -169,19 +169,18 @@ class LSTMStack(nn.Module):
     def forward(self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S H"]:
         packing = Packing.of(mask)
         run = cudnn_layer if x.is_cuda and packing.first else loop_layer  # cuDNN refuses an empty batch
-        h = packing.pack(x)
+        flip, h = packing.reversed_rows(), packing.pack(x)
         for layer in range(len(self.forwards)):
             h = h if layer == 0 else self.dropout(h)
             sides = [cast(LSTMLayer, stack[layer]) for stack in (self.forwards, self.backwards) if len(stack)]
-            h = run(h, sides, packing, self.cell)
+            h = run(h, sides, packing, flip=flip, cell=self.cell)
         return packing.unpack(h)
 
 
 def loop_layer(
-    h: Float[Tensor, "N D"], sides: list[LSTMLayer], packing: Packing, cell: Cell
+    h: Float[Tensor, "N D"], sides: list[LSTMLayer], packing: Packing, *, flip: Int[Tensor, "N"], cell: Cell
 ) -> Float[Tensor, "N H"]:
     """One layer by `LSTMLoop`: the input projections of all directions are one product, their loops are one loop."""
-    flip = packing.reversed_rows
     each = torch.stack([h, h.index_select(0, flip)][: len(sides)])
     weight = torch.stack([side.from_input.weight for side in sides])
     bias = torch.stack([side.from_input.bias for side in sides])
@@ -193,7 +192,7 @@ def loop_layer(
 
 
 def cudnn_layer(
-    h: Float[Tensor, "N D"], sides: list[LSTMLayer], packing: Packing, cell: Cell
+    h: Float[Tensor, "N D"], sides: list[LSTMLayer], packing: Packing, *, flip: Int[Tensor, "N"], cell: Cell
 ) -> Float[Tensor, "N H"]:
     """The same layer by the kernel of `torch.nn.LSTM`, with the same parameters."""
     weights: list[Tensor] = []
