@@ -30,7 +30,7 @@ class LatentChoice:
     query: Float[Tensor, "*batch Dq"]
     memory: Float[Tensor, "*sources T D"]
     query_mask: Bool[Tensor, "*batch"] | None = None
-    """False for queries that do not exist."""
+    """False for queries that do not exist; not needed if the mask of the prior leaves them without members."""
     infer: Callable[[Tensor], AlignmentDistribution | None] | None = None
     """q(z; x, x~, y) as a function of the outputs, if there is an inference network."""
     source: Int[Tensor, "*batch"] | None = None

@@ -40,12 +40,6 @@ class Expectation(nn.Module, ABC):
     def forward(self, latent: Latent, over: AlignmentDistribution) -> Estimate:
         """The estimate under `over`."""
 
-    def check(self, over: AlignmentDistribution, draws: Tensor | None, *, by: str) -> None:
-        """Raise if the distribution lacks an ability, or if draws are passed to an estimator that has none."""
-        over.require(*self.abilities, by=f"{by} with {type(self).__name__}")
-        if draws is not None and not self.takes_draws:
-            raise TypeError(f"{type(self).__name__} samples no members, so it takes no draws")
-
 
 class Enumerate(Expectation):
     """sum_i d_i log f_i, exactly."""

@@ -122,7 +122,6 @@ class LatentAttention(nn.Module):
             self.head,
             query,
             memory,
-            query_mask=mask.any(-1),
             infer=None if self.posterior is None else partial(self.infer, query, memory, mask),
             max_logits=self.max_logits,
         )

@@ -3,7 +3,6 @@
 from latentalign.core.distributions.base import (
     DISTRIBUTIONS,
     AlignmentDistribution,
-    full_mask,
     members,
     require_count,
 )
@@ -17,7 +16,6 @@ __all__ = [
     "Categorical",
     "Dirichlet",
     "LogisticNormal",
-    "full_mask",
     "members",
     "require_count",
 ]

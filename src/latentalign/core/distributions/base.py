@@ -32,6 +32,8 @@ class AlignmentDistribution(ABC):
     mask: Bool[Tensor, "*batch T"]
     """True where a member exists."""
 
+    abilities: ClassVar[frozenset[str]] = frozenset()
+    """The optional abilities that the class implements."""
     extra_scores: ClassVar[tuple[str, ...]] = ()
     """Names of the score tensors that `from_scores` takes after the mask; models build one score for each."""
     mean_is_softmax: ClassVar[bool] = False
@@ -98,16 +100,21 @@ class AlignmentDistribution(ABC):
         """n draws of a continuous relaxation."""
         raise self.lacks("relaxed_sample")
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        base = AlignmentDistribution
+        cls.abilities = frozenset(n for n in ABILITIES if getattr(cls, n) is not getattr(base, n))
+
     @classmethod
     def supports(cls, *abilities: str) -> bool:
         """Whether the distribution implements all of these abilities."""
-        return all(getattr(cls, name) is not getattr(AlignmentDistribution, name) for name in abilities)
+        return cls.abilities.issuperset(abilities)
 
     @classmethod
     def require(cls, *abilities: str, by: str) -> None:
         """Raise if the distribution lacks an ability that `by` needs."""
         for ability in abilities:
-            if not cls.supports(ability):
+            if ability not in cls.abilities:
                 raise cls.lacks(ability, by)
 
     @classmethod
@@ -143,23 +150,18 @@ def members(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Scores in float32 at least, and the mask of the members that exist and whose score is not -inf."""
     if scores.dim() == 0 or scores.shape[-1] == 0:
         raise ValueError(f"scores must be (*batch, T) with T >= 1 members, got {tuple(scores.shape)}")
-    mask = full_mask(scores, mask)
-    require_finite_scores("scores", scores, mask)
-    return at_least_float32(scores), mask & (scores.detach() != NEG_INF)
-
-
-def full_mask(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """The mask broadcast to the shape of the scores; all True without a mask."""
     if mask is None:
-        return torch.ones_like(scores, dtype=torch.bool)
+        mask = torch.ones_like(scores, dtype=torch.bool)
     if mask.dtype != torch.bool:
         raise TypeError(f"mask must be boolean (True where a member exists), got {mask.dtype}")
     try:
-        return mask.expand(scores.shape)
+        mask = mask.expand(scores.shape)
     except RuntimeError:
         raise ValueError(
             f"mask of shape {tuple(mask.shape)} does not broadcast to scores {tuple(scores.shape)}"
         ) from None
+    require_finite_scores("scores", scores, mask)
+    return at_least_float32(scores), mask & (scores.detach() != NEG_INF)
 
 
 def require_count(name: str, n: int) -> None:

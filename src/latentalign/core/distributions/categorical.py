@@ -85,7 +85,7 @@ class Categorical(AlignmentDistribution):
 
     def at(self, index: Int[Tensor, "*batch n"]) -> OneHot:
         """Given draws, as if they had been sampled: weight 1/n each, without gradient; no weight if impossible."""
-        log_prob = self.log_prob_of(index)
+        log_prob = self.log_probs.gather(-1, index)
         log_weight = equal_weights(log_prob, self.mask).masked_fill(log_prob == NEG_INF, NEG_INF)
         return OneHot(index, log_weight, log_prob)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,8 +13,8 @@ from latentalign.core.alignments import Alignments
 from latentalign.core.distributions import AlignmentDistribution
 from latentalign.core.heads import Emit, is_factored
 from latentalign.core.kernels.fused_softmax import fused_average
-from latentalign.core.kernels.likelihood import MAX_LOGITS, check_shapes, check_targets, target_log_prob
-from latentalign.core.kernels.pairs import HiddenParts, Pairs, compact
+from latentalign.core.kernels.likelihood import MAX_LOGITS, target_log_prob
+from latentalign.core.kernels.pairs import HiddenParts, Pairs, check_shapes, check_targets, compact
 from latentalign.core.kernels.pieces import piecewise
 from latentalign.core.latent import Latent
 
@@ -50,6 +49,8 @@ class EmissionLatent(Latent):
         self.prior, self.inferred, self.query = prior, inferred, query
         self.emit, self.memory, self.target = emit, memory, target
         self.query_mask, self.max_logits = query_mask, max_logits
+        # Averages over more alignments are not fused: the head is not factored, or a query's logits do not fit.
+        self.fused_width = max_logits // emit.output.out_features if is_factored(emit) else 0
 
     def log_likelihood(self, alignments: Alignments) -> Float[Tensor, "*batch K"]:
         """log p(y | x, x~, z_k) for any weighted set of alignments."""
@@ -65,19 +66,14 @@ class EmissionLatent(Latent):
         )
 
     def log_marginal(self, alignments: Alignments) -> Float[Tensor, "*batch"]:
-        if not self.can_fuse(alignments):
+        if alignments.log_weight.shape[-1] > self.fused_width:
             return super().log_marginal(alignments)
         return self.fuse(alignments, marginal=True)
 
     def mean_log_likelihood(self, alignments: Alignments) -> Float[Tensor, "*batch"]:
-        if not self.can_fuse(alignments):
+        if alignments.log_weight.shape[-1] > self.fused_width:
             return super().mean_log_likelihood(alignments)
         return self.fuse(alignments, marginal=False)
-
-    def can_fuse(self, alignments: Alignments) -> bool:
-        """Whether the head is factored and the logits of one query fit into `max_logits`."""
-        width = alignments.log_weight.shape[-1]
-        return is_factored(self.emit) and width * self.emit.output.out_features <= self.max_logits
 
     def fuse(self, alignments: Alignments, *, marginal: bool) -> Float[Tensor, "*batch"]:
         """log E[f] (`marginal`) or E[log f] of a factored head, in one pass over the logits."""
@@ -99,34 +95,49 @@ class EmissionLatent(Latent):
         check_targets(target, output.out_features)
         log_weight = alignments.log_weight.flatten().index_select(0, pairs.slot)
         borders = query_borders(owner, self.max_logits // output.out_features)
-        average = RowAverage(target, owner, marginal)
-        pieces = group_borders(borders, MAX_HIDDEN // output.in_features)
-        if isinstance(hidden, HiddenParts) and len(pieces) > 1 and hidden.by_row():
+        many = len(borders) > 2 and len(target) * output.in_features > MAX_HIDDEN
+        if many and isinstance(hidden, HiddenParts) and hidden.by_row():
+            pieces = group_borders(borders, MAX_HIDDEN // output.in_features)
             inputs = (hidden.from_query, hidden.from_memory, log_weight, output.weight, output.bias)
-            value = piecewise(average.of_parts(hidden), pieces, inputs)
+            value = piecewise(PieceAverage(hidden, target, owner, marginal), pieces, inputs)
         else:
-            rows = hidden.rows() if isinstance(hidden, HiddenParts) else hidden
-            value = average(borders, rows, log_weight, output.weight, output.bias)
+            value = fused_average(
+                hidden.rows() if isinstance(hidden, HiddenParts) else hidden,
+                output.weight,
+                output.bias,
+                target,
+                log_weight=log_weight,
+                owner=owner,
+                starts=borders,
+                marginal=marginal,
+            )
         out = torch.zeros(self.target.numel(), dtype=value.dtype, device=value.device)
         return out.index_copy(0, used, value).view(self.target.shape)
 
 
 @dataclass(frozen=True, eq=False)
-class RowAverage:
-    """The fused average of rows sorted by owner, whole or piece by piece."""
+class PieceAverage:
+    """The fused average of a group of queries, whose hidden layer is computed for this group alone."""
 
+    parts: HiddenParts
     target: Int[Tensor, "N"]
     owner: Int[Tensor, "N"]
     marginal: bool
 
     def __call__(
-        self, borders: list[int], rows: Tensor, log_weight: Tensor, weight: Tensor, bias: Tensor | None
+        self,
+        borders: list[int],
+        from_query: Tensor,
+        from_memory: Tensor,
+        log_weight: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
     ) -> Tensor:
-        """The average of each owner between the first and the last border, whose hidden layer is `rows`."""
+        """The average of each owner between the first and the last border."""
         part = slice(borders[0], borders[-1])
         owner = self.owner[part]
         return fused_average(
-            rows,
+            replace(self.parts, from_query=from_query, from_memory=from_memory).rows(part),
             weight,
             bias,
             self.target[part],
@@ -135,15 +146,6 @@ class RowAverage:
             starts=[border - part.start for border in borders],
             marginal=self.marginal,
         )
-
-    def of_parts(self, parts: HiddenParts) -> Any:
-        """The same as a function of the parts of the hidden layer, whose rows exist for one piece at a time."""
-
-        def average(piece: list[int], from_query: Tensor, from_memory: Tensor, *others: Any) -> Tensor:
-            formed = replace(parts, from_query=from_query, from_memory=from_memory)
-            return self(piece, formed.rows(slice(piece[0], piece[-1])), *others)
-
-        return average
 
 
 def group_borders(borders: list[int], rows: int) -> list[list[int]]:

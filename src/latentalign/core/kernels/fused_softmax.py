@@ -43,11 +43,14 @@ def logits_of(
     hidden: Float[Tensor, "n H"],
     weight: Float[Tensor, "V H"],
     room: Float[Tensor, "m V"] | None = None,
+    bias: Float[Tensor, "V"] | None = None,
 ) -> Float[Tensor, "n V"]:
-    """h W' in the precision of h, then in float32 at least; in the first rows of `room` where there is one."""
+    """h W' (+ b) in the precision of h, then in float32 at least; in the first rows of `room` if there is one."""
     if room is None:
-        return at_least_float32(hidden @ weight.to(hidden.dtype).t())
-    return torch.mm(hidden, weight.t(), out=room[: len(hidden)])
+        logits = at_least_float32(hidden @ weight.to(hidden.dtype).t())
+    else:
+        logits = torch.mm(hidden, weight.t(), out=room[: len(hidden)])
+    return logits if bias is None else logits.add_(bias)
 
 
 class Outputs:
@@ -68,41 +71,31 @@ class Outputs:
             centred = at_least_float32(bias) - at_least_float32(bias).mean()
             if float(centred.abs().max()) < self.LARGEST_BIAS:
                 self.bias, self.boost = centred, centred.exp()
-
-    def logits(self, hidden: Tensor, room: Tensor | None) -> Tensor:
-        """What is still to be exponentiated."""
-        logits = logits_of(hidden, self.weight, room)
-        return logits.add_(self.bias) if self.bias is not None and self.boost is None else logits
+        self.added = self.bias if self.boost is None else None
 
     def exponentials(
         self, hidden: Float[Tensor, "n H"], target: Int[Tensor, "n"] | None, room: Tensor | None
     ) -> tuple[Float[Tensor, "n V"], Float[Tensor, "n"], Float[Tensor, "n"] | None]:
         """e of every row up to a factor, its sum with the boost, and log p(target)."""
-        logits, shift = self.logits(hidden, room), None
+        logits, shift = logits_of(hidden, self.weight, room, self.added), None
         place = None if target is None else (torch.arange(len(target), device=target.device), target)
         own = None if place is None else logits[place]
-        total = self.summed(logits.exp_())
-        if not self.usable(total):
-            logits = self.logits(hidden, room)
+        total, safe = self.totals(logits.exp_())
+        if not safe:
+            logits = logits_of(hidden, self.weight, room, self.added)
             shift = logits.amax(1, keepdim=True)
-            total = self.summed(logits.sub_(shift).exp_())
+            total, _ = self.totals(logits.sub_(shift).exp_())
         if own is None or target is None:
             return logits, total, None
         own = own if shift is None else own - shift.squeeze(1)
         own = own if self.boost is None or self.bias is None else own + self.bias[target]
         return logits, total, own - total.log()
 
-    def usable(self, total: Float[Tensor, "n"]) -> bool:
-        """Whether no sum of exponentials is near the ends of what numbers there are."""
+    def totals(self, e: Float[Tensor, "n V"]) -> tuple[Float[Tensor, "n"], bool]:
+        """Sums of exponentials with the boost, and whether none is close to overflow or underflow."""
+        total = e.sum(1) if self.boost is None else e @ self.boost
         low, high = self.SUMS
-        return bool(((total > low) & (total < high)).all())
-
-    def summed(self, e: Float[Tensor, "n V"]) -> Float[Tensor, "n"]:
-        return e.sum(1) if self.boost is None else e @ self.boost
-
-    def boost_of(self, target: Int[Tensor, "n"]) -> Tensor | float:
-        """exp(b) of single outputs."""
-        return 1.0 if self.boost is None else self.boost[target]
+        return total, bool(((total > low) & (total < high)).all())
 
 
 class Gradients:
@@ -118,11 +111,11 @@ class Gradients:
 
     def add(self, rows: slice, e: Tensor, total: Tensor, target: Tensor, factor: Tensor) -> None:
         """Consume a chunk's exponentials: factor * (onehot(target) - p) is -factor/total * boost * what e becomes."""
-        e[torch.arange(len(target), device=target.device), target] -= total / self.outputs.boost_of(target)
+        boost = self.outputs.boost
+        own = total if boost is None else total / boost[target]
+        e[torch.arange(len(target), device=target.device), target] -= own
         scale, hidden = -factor / total, self.inputs[rows]
-        if (
-            e.dtype != hidden.dtype
-        ):  # half precision: numbers of the size of probabilities go into the products
+        if e.dtype != hidden.dtype:  # half precision: the products need numbers of the size of probabilities
             d = e.mul_(scale.unsqueeze(1)).to(hidden.dtype)
             torch.mm(d, self.scaled, out=self.hidden[rows])
             self.by_output += d.t() @ hidden
@@ -147,16 +140,6 @@ def chunks(n: int, size: int) -> Iterator[slice]:
     """Consecutive slices of at most `size` of n rows, all about as long: a short last one would be slow."""
     size = -(-n // -(-n // size)) if n else size
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
-
-
-def largest(starts: list[int]) -> int:
-    """The longest piece between two borders."""
-    return max((stop - start for start, stop in pairwise(starts)), default=0)
-
-
-def no_autocast(hidden: Tensor) -> torch.autocast:
-    """What precision is used is settled by what comes in, the same forward and backward."""
-    return torch.autocast(hidden.device.type, enabled=False)
 
 
 def refuse_second_derivatives() -> None:
@@ -226,7 +209,7 @@ class FusedAverage(torch.autograd.Function):
         differentiate = differentiate and any(ctx.needs_input_grad[:4])
         outputs = Outputs(weight, bias)
         sums = Gradients(hidden, outputs) if differentiate else None
-        room = room_for(largest(starts), hidden, weight)
+        room = room_for(max((b - a for a, b in pairwise(starts)), default=0), hidden, weight)
         value = log_weight.new_zeros(queries)
         factor, slope = torch.empty_like(log_weight), torch.empty_like(log_weight)
         for start, stop in pairwise(starts):
@@ -261,7 +244,7 @@ class FusedAverage(torch.autograd.Function):
         else:
             outputs = Outputs(weight, bias)
             again = Gradients(hidden, outputs)
-            room = room_for(largest(ctx.starts), hidden, weight)
+            room = room_for(max((b - a for a, b in pairwise(ctx.starts)), default=0), hidden, weight)
             for start, stop in pairwise(ctx.starts):
                 rows = slice(start, stop)
                 e, total, _ = outputs.exponentials(hidden[rows], None, room)
@@ -302,7 +285,9 @@ def linear_log_prob(
     max_logits: int,
 ) -> Float[Tensor, "N"]:
     """log softmax(h W' + b)[y] of every row, at most `max_logits` logits alive at once."""
-    with no_autocast(hidden):
+    with torch.autocast(
+        hidden.device.type, enabled=False
+    ):  # the inputs fix the precision, forward and backward
         log_p: Tensor = LinearLogProb.apply(hidden, weight, bias, target, max_logits)  # type: ignore[no-untyped-call]
     return log_p
 
@@ -321,7 +306,9 @@ def fused_average(
     """log sum_k w_k p_k (`marginal`) or sum_k w_k log p_k per owner, in one pass over the logits."""
     log_weight = log_weight.to(torch.promote_types(log_weight.dtype, at_least_float32(hidden[:0]).dtype))
     differentiate = torch.is_grad_enabled()  # inside a Function it never is
-    with no_autocast(hidden):
+    with torch.autocast(
+        hidden.device.type, enabled=False
+    ):  # the inputs fix the precision, forward and backward
         value: Tensor = FusedAverage.apply(  # type: ignore[no-untyped-call]
             hidden, weight, bias, log_weight, target, owner, differentiate, starts, marginal
         )

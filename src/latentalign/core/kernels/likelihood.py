@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from latentalign.core.alignments import Alignments
 from latentalign.core.heads import Emit, is_factored
 from latentalign.core.kernels.fused_softmax import chunks, linear_log_prob
-from latentalign.core.kernels.pairs import HiddenParts, Pairs, context_rows
+from latentalign.core.kernels.pairs import HiddenParts, Pairs, check_shapes, check_targets, context_rows
 from latentalign.core.numerics import at_least_float32, flat_rows
 
 MAX_LOGITS = 2**22
@@ -70,25 +70,3 @@ def count_outputs(emit: Emit, query: Tensor, context: Tensor) -> int:
     """V, without changing the random state."""
     with torch.no_grad(), torch.random.fork_rng(devices=[query.device] if query.is_cuda else []):
         return emit(query, context).shape[-1]
-
-
-def check_shapes(query: Tensor, alignments: Alignments, target: Tensor | None = None) -> None:
-    """Raise unless query, alignments and target agree on *batch."""
-    batch, weights = query.shape[:-1], alignments.log_weight.shape
-    if weights[:-1] != batch or (target is not None and target.shape != batch):
-        and_target = "" if target is None else f", target (*batch) {tuple(target.shape)}"
-        raise ValueError(
-            f"query, alignments and target must agree on *batch, got query (*batch, Dq) {tuple(query.shape)}, "
-            f"alignments (*batch, K) {tuple(weights)}{and_target}"
-        )
-
-
-def check_targets(target: Int[Tensor, "N"], outputs: int) -> None:
-    """Raise if a target is not one of the outputs of the head."""
-    if len(target) and not torch.compiler.is_compiling():
-        low, high = int(target.min()), int(target.max())
-        if low < 0 or high >= outputs:
-            raise ValueError(
-                f"targets must lie in 0..{outputs - 1} (the head's outputs), got {low if low < 0 else high}; "
-                f"mask the padding"
-            )

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from latentalign.core.kernels.fused_softmax import Outputs, aligned, chunks, room_for
+from latentalign.core.kernels.fused_softmax import Outputs, aligned, chunks, logits_of, room_for
 
 
 @torch.no_grad()
@@ -70,11 +70,11 @@ def single_log_prob(
     e = aligned(size, out, len(weight))
     in_place = room_for(0, hidden, weight) is not None
     for rows in chunks(len(hidden), SINGLE_ROWS):
-        logits = outputs.logits(hidden[rows], out[rows] if in_place else None)
-        total = outputs.summed(torch.exp(logits, out=e[: len(logits)]))
+        logits = logits_of(hidden[rows], weight, out[rows] if in_place else None, outputs.added)
+        total, safe = outputs.totals(torch.exp(logits, out=e[: len(logits)]))
         if outputs.boost is not None and outputs.bias is not None:
             logits += outputs.bias
-        normaliser = total.log() if outputs.usable(total) else logits.logsumexp(1)
+        normaliser = total.log() if safe else logits.logsumexp(1)
         logits -= (normaliser - log_weight[rows].to(logits.dtype)).unsqueeze(1)
         if not in_place:
             out[rows] = logits

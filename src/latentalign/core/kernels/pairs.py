@@ -76,7 +76,8 @@ class HiddenParts:
         from_query = head.query_part(flat_rows(query).index_select(0, used))
         flat = alignments.flat_index(memory, source)
         if flat is None:
-            from_memory = head.memory_part(context_rows(alignments, memory, pairs, source))
+            contexts = alignments.contexts(memory, source).flatten(0, -2)
+            from_memory = head.memory_part(contexts.index_select(0, pairs.slot))
             return cls(head, from_query, query_place, from_memory, None)
         used, place = compact(flat.flatten()[pairs.slot], memory.shape[:-1].numel())
         from_memory = head.memory_part(memory.flatten(0, -2).index_select(0, used))
@@ -93,3 +94,25 @@ class HiddenParts:
             self.from_query.index_select(0, self.query_place[rows]),
             self.from_memory[rows] if place is None else self.from_memory.index_select(0, place[rows]),
         )
+
+
+def check_shapes(query: Tensor, alignments: Alignments, target: Tensor | None = None) -> None:
+    """Raise unless query, alignments and target agree on *batch."""
+    batch, weights = query.shape[:-1], alignments.log_weight.shape
+    if weights[:-1] != batch or (target is not None and target.shape != batch):
+        and_target = "" if target is None else f", target (*batch) {tuple(target.shape)}"
+        raise ValueError(
+            f"query, alignments and target must agree on *batch, got query (*batch, Dq) {tuple(query.shape)}, "
+            f"alignments (*batch, K) {tuple(weights)}{and_target}"
+        )
+
+
+def check_targets(target: Int[Tensor, "N"], outputs: int) -> None:
+    """Raise if a target is not one of the outputs of the head."""
+    if len(target) and not torch.compiler.is_compiling():
+        low, high = int(target.min()), int(target.max())
+        if low < 0 or high >= outputs:
+            raise ValueError(
+                f"targets must lie in 0..{outputs - 1} (the head's outputs), got {low if low < 0 else high}; "
+                f"mask the padding"
+            )

@@ -12,9 +12,9 @@ from torch.utils.checkpoint import checkpoint
 from latentalign.core.alignments import Alignments
 from latentalign.core.heads import Emit, FactoredHead, is_factored
 from latentalign.core.kernels.fused_softmax import aligned, chunks
-from latentalign.core.kernels.likelihood import MAX_LOGITS, check_shapes, count_outputs
+from latentalign.core.kernels.likelihood import MAX_LOGITS, count_outputs
 from latentalign.core.kernels.mixture import add_mixture, single_log_prob
-from latentalign.core.kernels.pairs import HiddenParts, Pairs, compact, context_rows
+from latentalign.core.kernels.pairs import HiddenParts, Pairs, check_shapes, compact, context_rows
 from latentalign.core.numerics import NEG_INF, at_least_float32, flat_rows
 
 LOG_SPACE_BUFFERS = 6

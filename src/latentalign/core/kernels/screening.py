@@ -15,8 +15,7 @@ from latentalign.core.alignments import OneHot
 from latentalign.core.heads import is_factored
 from latentalign.core.kernels.emission import EmissionLatent
 from latentalign.core.kernels.fused_softmax import linear_log_prob
-from latentalign.core.kernels.likelihood import check_targets
-from latentalign.core.kernels.pairs import HiddenParts, Pairs
+from latentalign.core.kernels.pairs import HiddenParts, Pairs, check_targets
 from latentalign.core.latent import Latent
 from latentalign.core.numerics import NEG_INF, at_least_float32
 

@@ -103,8 +103,13 @@ class ExpectedLikelihood(Objective):
 
     def expect(self, latent: Latent, over: AlignmentDistribution, draws: Tensor | None) -> Estimate:
         """E[log f] under a distribution."""
-        self.expectation.check(over, draws, by=type(self).__name__)
-        return self.expectation(latent, over) if draws is None else self.expectation(latent, over, draws)
+        expectation = self.expectation
+        over.require(*expectation.abilities, by=f"{type(self).__name__}({type(expectation).__name__})")
+        if draws is None:
+            return expectation(latent, over)
+        if not expectation.takes_draws:
+            raise TypeError(f"{type(expectation).__name__} samples no members, so it takes no draws")
+        return expectation(latent, over, draws)
 
 
 class Hard(ExpectedLikelihood):

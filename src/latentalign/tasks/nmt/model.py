@@ -158,12 +158,13 @@ class TranslationModel(nn.Module):
             self.head,
             queries,
             shared,
-            query_mask=batch.target_mask,
-            infer=None if self.inference is None else partial(self.infer, batch),
+            infer=None if self.inference is None else partial(self.infer, batch, mask),
             max_logits=self.config.max_logits,
         )
 
-    def infer(self, batch: Batch, target: Int[Tensor, "B S"]) -> AlignmentDistribution:
+    def infer(
+        self, batch: Batch, mask: Bool[Tensor, "B S T"], target: Int[Tensor, "B S"]
+    ) -> AlignmentDistribution:
         """q(z; x, x~, y) from the inference network."""
         assert self.inference is not None
         scores = self.inference(
@@ -172,7 +173,7 @@ class TranslationModel(nn.Module):
             self.embed_target(target),
             target_mask=batch.target_mask,
         )
-        return self.distribution.from_scores(scores[0], pair_mask(batch), *scores[1:])
+        return self.distribution.from_scores(scores[0], mask, *scores[1:])
 
     def latent(self, batch: Batch, external: Float[Tensor, "B S T"] | None = None) -> EmissionLatent:
         """The latent choices with the batch's target observed; q from the network, or from external scores."""

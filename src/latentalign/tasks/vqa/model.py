@@ -99,7 +99,6 @@ class AnswerModel(nn.Module):
             self.head,
             query,
             memory,
-            query_mask=mask.any(-1),
             infer=None if self.inference is None else partial(self.infer, memory, query, mask),
             max_logits=self.config.max_logits,
         )
