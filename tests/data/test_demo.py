@@ -67,7 +67,7 @@ def aer(pairs, links):
 def test_english_probabilities_sum_to_one():
     rng = Random(1)
     for _ in range(150):
-        meaning, _ = demo._meaning(rng)
+        meaning, _ = demo._draw_meaning(rng)
         assert math.isclose(sum(translations(meaning).values()), 1.0)
 
 
@@ -107,7 +107,7 @@ def test_a_fronted_object_is_known_by_its_form():
 
 def test_drawn_translations_are_as_frequent_as_their_probability():
     rng = Random(3)
-    meaning = next(m for m in (demo._meaning(rng)[0] for _ in range(500)) if len(translations(m)) == 8)
+    meaning = next(m for m in (demo._draw_meaning(rng)[0] for _ in range(500)) if len(translations(m)) == 8)
     expected, drawn, logs = translations(meaning), Counter(), {}
     for _ in range(2000):
         choices = demo._sampler(rng)
@@ -169,7 +169,7 @@ def test_written_files_hold_the_pairs_and_are_not_replaced_unasked(tmp_path):
         sure = {tuple(map(int, link.split("-"))) for link in line.split() if "-" in link}
         possible = {tuple(map(int, link.split("?"))) for link in line.split() if "?" in link}
         assert (sure, possible) == (pair.sure, pair.possible)
-    with pytest.raises(InputError, match=r"train\.de exists already"):
+    with pytest.raises(InputError, match=r"train\.de already exists"):
         demo.write(tmp_path / "new", train=1, valid=1, test=1)
     assert len((tmp_path / "new" / "train.de").read_text().split("\n")) == 21
     demo.write(tmp_path / "new", train=1, valid=1, test=1, overwrite=True)

@@ -1,6 +1,6 @@
-"""DAQUAR (Malinowski and Fritz, 2014), questions on indoor photographs, in the official JSON layout of VQA.
+"""DAQUAR (Malinowski and Fritz, 2014), questions about indoor photographs, in the official JSON format of VQA.
 
-The id of a question is its place in `all_qa_pairs.txt`: question n stands in line 2n - 1, its answer in line 2n.
+The id of a question is its position in `all_qa_pairs.txt`: question n is in line 2n - 1, its answer in line 2n.
 The id of an image is the number in its name. Some images have no question.
 """
 
@@ -17,7 +17,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from latentalign.errors import InputError, StorageError
+from latentalign.errors import InputError
+from latentalign.storage import explain_write_errors
 from latentalign.textfiles import read_lines
 
 PAIRS = "all_qa_pairs.txt"
@@ -29,7 +30,7 @@ _NAME = re.compile(r"image([0-9]{1,9})")
 
 @dataclass(frozen=True)
 class Part:
-    """Sizes of a split: questions, those whose answer names several things, and images with a question."""
+    """Sizes of a split: questions, questions whose answer names several things, and images with a question."""
 
     questions: int
     several: int
@@ -38,7 +39,7 @@ class Part:
 
 @dataclass(frozen=True)
 class _Pair:
-    """A question with its one answer."""
+    """A question and its answer."""
 
     question_id: int
     image_id: int
@@ -47,17 +48,17 @@ class _Pair:
 
 
 def convert(source: Path, out: Path, *, overwrite: bool = False) -> dict[str, Part]:
-    """Writes questions.SPLIT.json and annotations.SPLIT.json of train, valid and test, which share no image.
+    """Write questions.SPLIT.json and annotations.SPLIT.json for train, valid and test, which share no image.
 
-    About a tenth of the training images, chosen by a hash, are for validation. Never replaces files unasked.
+    About a tenth of the training images, chosen by a hash, are for validation. Replaces files only with `overwrite`.
     """
     names = [f"{kind}.{split}.json" for kind in ("questions", "annotations") for split in SPLITS]
     present = [out / name for name in names if (out / name).exists()]
     if present and not overwrite:
-        raise InputError(f"{present[0]} exists already; choose another folder, or add --overwrite")
-    splits = _splits(source)
+        raise InputError(f"{present[0]} already exists; choose another folder, or add --overwrite")
+    splits = _read_splits(source)
     pairs: dict[str, list[_Pair]] = {split: [] for split in SPLITS}
-    for pair in _pairs(source / PAIRS):
+    for pair in _read_pairs(source / PAIRS):
         if pair.image_id not in splits:
             raise InputError(
                 f"{source / PAIRS}, line {2 * pair.question_id - 1}: image{pair.image_id} is in neither "
@@ -72,7 +73,7 @@ def convert(source: Path, out: Path, *, overwrite: bool = False) -> dict[str, Pa
     return {split: _sizes(members) for split, members in pairs.items()}
 
 
-def _splits(source: Path) -> dict[int, str]:
+def _read_splits(source: Path) -> dict[int, str]:
     """The split of each listed image."""
     found: dict[int, str] = {}
     for split, name in LISTS.items():
@@ -82,39 +83,39 @@ def _splits(source: Path) -> dict[int, str]:
                 raise InputError(f"{where}: expected a name such as image12, found {line[:40]!r}")
             image_id = int(match[1])
             if image_id in found:
-                raise InputError(f"{where}: image{image_id} is listed before; each image has one split")
-            found[image_id] = "valid" if split == "train" and _held_out(image_id) else split
+                raise InputError(f"{where}: image{image_id} is listed twice; each image has one split")
+            found[image_id] = "valid" if split == "train" and _is_validation(image_id) else split
     return found
 
 
-def _held_out(image_id: int) -> bool:
-    """Whether a training image is for validation, as one in ten is."""
+def _is_validation(image_id: int) -> bool:
+    """Whether a training image is for validation. One in ten is."""
     return int.from_bytes(hashlib.sha256(f"{SEED} {image_id}".encode()).digest()[:8], "big") % 10 == 0
 
 
-def _pairs(path: Path) -> Iterator[_Pair]:
-    """The questions and answers of a file whose lines alternate."""
+def _read_pairs(path: Path) -> Iterator[_Pair]:
+    """The pairs of a file in which questions and answers alternate."""
     lines = read_lines(path)
     for number, (question, answer) in enumerate(zip_longest(lines, lines), start=1):
-        asked = _asked(question)
-        if asked is None:
+        parsed = _parse_question(question)
+        if parsed is None:
             raise InputError(
                 f"{path}, line {2 * number - 1}: expected a question such as `what is red in the image12 ?`, "
                 f"found {question[:80]!r}"
             )
         if answer is None:
-            raise InputError(f"{path}, line {2 * number - 1}: a question without an answer in the next line")
+            raise InputError(f"{path}, line {2 * number - 1}: a question has no answer in the next line")
         things = [" ".join(thing.split()) for thing in answer.split(",")]
         if not all(things):
             raise InputError(
-                f"{path}, line {2 * number}: expected an answer, or several with commas between, "
+                f"{path}, line {2 * number}: expected an answer, or several separated by commas, "
                 f"found {answer[:80]!r}"
             )
-        yield _Pair(number, asked[1], question=asked[0], answer=", ".join(things))
+        yield _Pair(number, parsed[1], question=parsed[0], answer=", ".join(things))
 
 
-def _asked(line: str) -> tuple[str, int] | None:
-    """The question of a line without the image at its end, and that image; None where there is none of them."""
+def _parse_question(line: str) -> tuple[str, int] | None:
+    """The question of a line without the image at its end, and that image; None if one of them is missing."""
     words = line.strip().removesuffix("?").split()
     image = _NAME.fullmatch(words.pop()) if line.rstrip().endswith("?") and words else None
     for endings in (("the", "this"), ("in", "on", "of")):
@@ -122,7 +123,7 @@ def _asked(line: str) -> tuple[str, int] | None:
             words.pop()
     if image is None or not words:
         return None
-    # A few questions name the image again, which would give it away.
+    # A few questions name the image again, which would reveal it.
     return " ".join("image" if _NAME.fullmatch(word) else word for word in words) + "?", int(image[1])
 
 
@@ -131,7 +132,7 @@ def _question(pair: _Pair) -> dict[str, Any]:
 
 
 def _annotation(pair: _Pair) -> dict[str, Any]:
-    """The annotation of a question: its type is its first two words, and one human answered."""
+    """The annotation of a question. Its type is its first two words, and it has one human answer."""
     return {
         "question_id": pair.question_id,
         "image_id": pair.image_id,
@@ -143,18 +144,17 @@ def _annotation(pair: _Pair) -> dict[str, Any]:
 
 
 def _sizes(pairs: list[_Pair]) -> Part:
+    """The sizes of a split."""
     several = sum("," in pair.answer for pair in pairs)
     return Part(len(pairs), several=several, images=len({pair.image_id for pair in pairs}))
 
 
 def _write(out: Path, documents: dict[str, Any]) -> None:
-    """Writes JSON files that take their names only when all are complete."""
-    try:
+    """Write JSON files. They get their names only when all are complete."""
+    with explain_write_errors(out, 0):
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out, prefix=".building-") as building:
             for name, document in documents.items():
                 (Path(building) / name).write_text(json.dumps(document) + "\n", "utf-8")
             for name in documents:
                 os.replace(Path(building) / name, out / name)
-    except OSError as error:
-        raise StorageError(f"{out}: cannot be written: {error.strerror or error}") from error

@@ -1,8 +1,8 @@
-"""The embedded translation data: German-English sentence pairs with gold word alignments, as many as one likes.
+"""The embedded translation data: any number of German-English sentence pairs with gold word alignments.
 
-A small probabilistic grammar with real words. Every pair comes with the links between its words, known by
-construction, and with the exact log p(target | source), so that the best possible perplexity is known, too.
-`python -m latentalign.data.demo` shows twenty pairs.
+A small probabilistic grammar with real words generates them. For every pair, the links between its words and the
+exact log p(target | source) are known, so the best possible perplexity is known too.
+`python -m latentalign.data.demo` prints twenty pairs.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -17,8 +17,10 @@ from latentalign.data.demo_language.german import Word, german
 from latentalign.data.demo_language.meaning import Sentence
 from latentalign.data.demo_language.sentences import Author
 from latentalign.errors import InputError
+from latentalign.storage import write_text
 
-LENGTHS = range(4, 17)  # German words of a sentence, full stop included
+LENGTHS = range(4, 17)
+"""How many German words a sentence may have, including the full stop."""
 Links = frozenset[tuple[int, int]]
 
 
@@ -26,7 +28,7 @@ Links = frozenset[tuple[int, int]]
 class Pair:
     """A German sentence, an English translation, gold links (source, target; 0-based) and log p(target | source).
 
-    `possible` holds links one may argue about (auxiliaries, "to", "'s") and excludes the sure ones.
+    `possible` contains debatable links (auxiliaries, "to", "'s"), without the sure ones.
     """
 
     source: tuple[str, ...]
@@ -38,22 +40,23 @@ class Pair:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Sizes of a set of pairs, how hard it is to align, and the lowest perplexity a model can reach on average."""
+    """Sizes of a set of pairs, how hard it is to align, and the lowest perplexity that a model can expect."""
 
     pairs: int
     source_tokens: int
     target_tokens: int
     source_vocabulary: int
     target_vocabulary: int
-    crossing_share: float  # of all links, those that cross another link of their pair
-    possible_share: float  # of all links, those that are possible only
-    floor_perplexity: (
-        float  # exp of the mean -log p(target | source) per target token, end of sentence counted
-    )
+    crossing_share: float
+    """Share of links that cross another link of their pair."""
+    possible_share: float
+    """Share of links that are only possible."""
+    floor_perplexity: float
+    """exp of the mean -log p(target | source) per target token, including the end of the sentence."""
 
 
-def _meaning(rng: Random) -> tuple[Sentence, list[Word]]:
-    """A meaning whose German sentence has an accepted length; only the German side decides what is kept."""
+def _draw_meaning(rng: Random) -> tuple[Sentence, list[Word]]:
+    """A meaning whose German sentence has an accepted length. The English side has no influence."""
     while True:
         meaning = Author(rng).sentence()
         words = german(meaning)
@@ -62,6 +65,8 @@ def _meaning(rng: Random) -> tuple[Sentence, list[Word]]:
 
 
 def _sampler(rng: Random) -> Choices:
+    """Random choices between English alternatives."""
+
     def draw(weights: Sequence[float]) -> int:
         point = rng.random() * sum(weights)
         for index, weight in enumerate(weights):
@@ -74,7 +79,7 @@ def _sampler(rng: Random) -> Choices:
 
 
 def _links(source: list[Word], target: list[Word]) -> tuple[Links, Links]:
-    """Sure and possible links: words that stand for the same part of the meaning."""
+    """Sure and possible links between words that express the same part of the meaning."""
     places: dict[object, list[int]] = {}
     for i, word in enumerate(source):
         for key in word.sure:
@@ -87,8 +92,8 @@ def _links(source: list[Word], target: list[Word]) -> tuple[Links, Links]:
 
 
 def draw(rng: Random) -> Pair:
-    """One pair of the grammar; the same pair may come again."""
-    meaning, source = _meaning(rng)
+    """One random pair. The same pair may be drawn again."""
+    meaning, source = _draw_meaning(rng)
     choices = _sampler(rng)
     target = english(meaning, choices)
     sure, possible = _links(source, target)
@@ -98,9 +103,9 @@ def draw(rng: Random) -> Pair:
 
 
 def generate(n: int, *, seed: int, exclude: Container[tuple[str, ...]] = ()) -> list[Pair]:
-    """n pairs with n different sources, none of them in `exclude`; the same for a seed on every machine.
+    """n pairs with n different sources, none in `exclude`. The result for a seed is equal on every machine.
 
-    Each source comes once, so that its target is a fair draw from p(target | source).
+    Each source occurs once, so its target is a fair sample from p(target | source).
     """
     rng, seen, pairs = Random(seed), set[tuple[str, ...]](), list[Pair]()
     while len(pairs) < n:
@@ -112,9 +117,9 @@ def generate(n: int, *, seed: int, exclude: Container[tuple[str, ...]] = ()) -> 
 
 
 def splits(train: int, valid: int, test: int, *, seed: int = 0) -> dict[str, list[Pair]]:
-    """Pairs for training, validation and test; no source sentence is in two of them.
+    """Pairs for training, validation and test. No source sentence is in two of them.
 
-    The test set is drawn first and does not change with the size of the others.
+    The test set is drawn first and does not depend on the sizes of the others.
     """
     drawn: dict[str, list[Pair]] = {}
     seen: set[tuple[str, ...]] = set()
@@ -139,13 +144,13 @@ def write(
     seed: int = 0,
     overwrite: bool = False,
 ) -> None:
-    """Writes NAME.de, NAME.en and NAME.gold for train, valid and test; refuses to replace files unless told."""
+    """Write NAME.de, NAME.en and NAME.gold for train, valid and test. Replaces files only with `overwrite`."""
     paths = [
         folder / f"{name}.{kind}" for name in ("train", "valid", "test") for kind in ("de", "en", "gold")
     ]
     present = [path for path in paths if path.exists()]
     if present and not overwrite:
-        raise InputError(f"{present[0]} exists already; choose another folder, or add --overwrite")
+        raise InputError(f"{present[0]} already exists; choose another folder, or add --overwrite")
     folder.mkdir(parents=True, exist_ok=True)
     for name, pairs in splits(train, valid, test, seed=seed).items():
         _write_lines(folder / f"{name}.de", (" ".join(pair.source) for pair in pairs))
@@ -154,10 +159,10 @@ def write(
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    write_text(path, "".join(f"{line}\n" for line in lines))
 
 
-def _crossing(links: Sequence[tuple[int, int]]) -> int:
+def _count_crossing(links: Sequence[tuple[int, int]]) -> int:
     """How many links cross another link."""
     return sum(any((i - k) * (j - m) < 0 for k, m in links) for i, j in links)
 
@@ -175,14 +180,14 @@ def statistics(pairs: Sequence[Pair]) -> Statistics:
         target_tokens=target_tokens,
         source_vocabulary=len({word for pair in pairs for word in pair.source}),
         target_vocabulary=len({word for pair in pairs for word in pair.target}),
-        crossing_share=sum(map(_crossing, links)) / total,
+        crossing_share=sum(map(_count_crossing, links)) / total,
         possible_share=sum(len(pair.possible) for pair in pairs) / total,
         floor_perplexity=exp(-sum(pair.log_prob for pair in pairs) / (target_tokens + len(pairs))),
     )
 
 
 def main() -> None:
-    """Shows twenty pairs with their links, and the statistics of a thousand."""
+    """Print twenty pairs with their links, and the statistics of a thousand."""
     pairs = generate(1000, seed=0)
     for pair in pairs[:20]:
         print(" ".join(pair.source), " ".join(pair.target), pharaoh(pair), "", sep="\n")

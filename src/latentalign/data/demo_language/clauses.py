@@ -1,4 +1,4 @@
-"""Draws clauses: a verb, what it needs, and what may be added."""
+"""Random clauses: a verb, its arguments, and optional additions."""
 
 from functools import cache
 
@@ -35,7 +35,7 @@ from latentalign.data.demo_language.meaning import (
 )
 from latentalign.data.demo_language.phrases import PhraseAuthor
 
-# How often a clause has a verb of each frame.
+# Weights of the frames of verbs.
 FRAMES = {
     "": 13,
     "acc": 40,
@@ -59,7 +59,7 @@ def verbs_of(frame: str, subjects: str, tenses: frozenset[Tense] = ANY) -> tuple
 
 @cache
 def tenses_of(verb: Verb) -> dict[Tense, int]:
-    """How often the verb stands in each tense."""
+    """Weights of the tenses of a verb."""
     if "h" in verb.flags:
         return {Tense.PRESENT: 7, Tense.PAST: 3}
     if "S" in verb.flags:
@@ -69,7 +69,7 @@ def tenses_of(verb: Verb) -> dict[Tense, int]:
 
 @cache
 def mutual_verbs() -> tuple[Verb, ...]:
-    """Verbs whose subject and object may exchange their roles."""
+    """Verbs whose subject and object may exchange roles."""
     framed = [v for v in VERBS if v.frame in {"acc", "dat"} or " " in v.frame]
     return tuple(v for v in framed if set("PKA") & set(v.subjects) & set(v.objects))
 
@@ -78,14 +78,14 @@ class ClauseAuthor(PhraseAuthor):
     """Draws clauses for one sentence."""
 
     def subject(self, verb: Verb, *, alone: bool) -> Nominal:
-        """A subject that suits the verb; he, she and they only in a clause that stands alone."""
+        """A subject that fits the verb. Only a clause that stands alone may have he, she and they."""
         tags = verb.subjects
         if "P" in tags and verb.frame != "noun" and self.chance(0.12):
             return Pronoun(self.pick(("I", "he", "she", "we", "they") if alone else ("I", "we")), "P")
         people = "P" in tags and self.chance(0.09)
         if overlap("PKA", tags) and self.chance(0.1):
             return self.both("".join(tag for tag in "PKA" if tag in tags))
-        # An owner in the genitive before a dative would read like one more dative.
+        # A genitive before a dative would look like a second dative.
         plain = verb.frame in {"dat", "give", "swap"}
         phrase = self.phrase(
             "N" if people else tags, definite=verb.frame == "swap", plain=plain, names=people
@@ -96,7 +96,7 @@ class ClauseAuthor(PhraseAuthor):
         return phrase
 
     def relative(self, head: Phrase) -> None:
-        """Adds a relative clause to a phrase that has none of the other companions."""
+        """Add a relative clause to a phrase that has no other dependents."""
         if (
             head.owner
             or head.attachment
@@ -122,7 +122,7 @@ class ClauseAuthor(PhraseAuthor):
         head.relative = clause
 
     def some_verb(self, subject: Nominal | None, tenses: frozenset[Tense], *, plain: bool) -> Verb:
-        """A verb that suits the subject and one of the tenses."""
+        """A verb that fits the subject and one of the tenses."""
         tags = tags_of(subject) if subject else "PKAFDRCTMVLQx"
         weights = {f: w for f, w in FRAMES.items() if not (subject and f in {"swap", "noun"})}
         if plain:
@@ -143,7 +143,7 @@ class ClauseAuthor(PhraseAuthor):
         habitual: bool = False,
         deniable: bool = True,
     ) -> Clause:
-        """A clause; plain ones have no adverbs; `alone` is False for the second of two clauses."""
+        """A clause. Plain clauses have no adverbs. `alone` is False for the second of two clauses."""
         verb = verb or self.some_verb(subject, tenses, plain=plain)
         tense = self.weighted({t: w for t, w in tenses_of(verb).items() if t in tenses})
         clause = Clause(verb, subject or self.subject(verb, alone=alone), tense, habitual=habitual)
@@ -158,7 +158,7 @@ class ClauseAuthor(PhraseAuthor):
         return clause
 
     def arguments(self, clause: Clause) -> None:
-        """Fills what the verb's frame asks for."""
+        """Add the arguments that the frame of the verb needs."""
         verb = clause.verb
         if verb.frame == "acc":
             clause.accusative = self.object(verb.objects, clause.subject)
@@ -189,7 +189,7 @@ class ClauseAuthor(PhraseAuthor):
             clause.equal = other or self.phrase("PKA", definite=True)
 
     def profession(self, clause: Clause) -> None:
-        """ "Karl ist ein guter Koch": the predicate's gender follows the subject's."""
+        """ "Karl ist ein guter Koch": the gender of the predicate follows the subject."""
         subject = clause.subject
         if not isinstance(subject, Phrase):
             subject = clause.subject = self.phrase("P", definite=True)
@@ -225,7 +225,7 @@ class ClauseAuthor(PhraseAuthor):
             )
 
     def negation(self, clause: Clause) -> None:
-        """ "nicht", or "kein" where the object is indefinite; never beside words that change what it denies."""
+        """ "nicht", or "kein" if the object is indefinite; never with words that change its scope."""
         goal, verb = clause.accusative, clause.verb
         if "n" in verb.flags or not deniable(clause.subject) or not self.chance(0.18):
             return
@@ -242,7 +242,7 @@ class ClauseAuthor(PhraseAuthor):
     # -- adverbs and word order -----------------------------------------------------------------------------
 
     def adverbs(self, clause: Clause) -> None:
-        """Adds "gern", a time or an adverb as tense and verb allow."""
+        """Add "gern", a time or an adverb that fits the tense and the verb."""
         verb, busy = clause.verb, not overlap(clause.verb.flags, "sS")
         letter = "q" if is_past(clause) else "p" if clause.tense is Tense.PRESENT else "f"
         glad = verb.frame in {"acc", "go", "give"} or (verb.frame == "" and "b" not in verb.flags)
@@ -263,12 +263,12 @@ class ClauseAuthor(PhraseAuthor):
             clause.adverb = Fixed(self.pick(fits)) if fits else None
 
     def comment(self, clause: Clause) -> None:
-        """Adds "leider" and the like now and then."""
+        """Sometimes add "leider" or a similar word."""
         if not (clause.time or clause.adverb or clause.gladly) and self.chance(0.15):
             clause.comment = Fixed(self.pick(COMMENTS))
 
     def front(self, clause: Clause) -> None:
-        """Chooses what stands before the finite verb: the subject, an adverb, a place or an object."""
+        """Choose what comes before the finite verb: the subject, an adverb, a place or an object."""
         options: dict[object, float] = {}
         if clause.time:
             options[clause.time] = 0.5
@@ -287,7 +287,7 @@ class ClauseAuthor(PhraseAuthor):
         clause.first = next((node for node, weight in options.items() if self.chance(weight)), clause.subject)
 
     def frontable(self, clause: Clause) -> bool:
-        """Whether the object may stand first and still be known as the object by its form."""
+        """Whether the object may come first and is still recognisable as the object."""
         goal = clause.accusative
         if (
             not isinstance(goal, Phrase)

@@ -1,4 +1,4 @@
-"""From a meaning to an English sentence: every choice that German leaves open is drawn, with its probability."""
+"""English sentences for a meaning. Every choice that German leaves open is drawn, and its probability is known."""
 
 from latentalign.data.demo_language.english_verbs import Choices, VerbGroup, person_of, plural_of
 from latentalign.data.demo_language.german import Key, Word
@@ -21,12 +21,12 @@ from latentalign.data.demo_language.meaning import (
 
 
 def several(text: str, *keys: Key) -> list[Word]:
-    """Each word of a rendering, all standing for the same parts of the meaning."""
+    """The words of a translation, which all express the same parts of the meaning."""
     return [Word(part, keys) for part in text.split()]
 
 
 def idiom(node: Fixed, choices: Choices) -> list[Word]:
-    """An idiom's rendering; a comma within it has no sure counterpart."""
+    """The translation of an idiom. A comma in it has no sure link."""
     words = []
     for text, sources in choices.pick(node.idiom.english):
         keys = tuple((node, i) for i in sources)
@@ -35,7 +35,7 @@ def idiom(node: Fixed, choices: Choices) -> list[Word]:
 
 
 def nominal(node: Nominal, choices: Choices, *, subject: bool = False, denied: bool = False) -> list[Word]:
-    """A noun phrase or pronoun; `denied` if "not" before the verb has taken over what "kein" says."""
+    """A noun phrase or pronoun. `denied` means that "not" before the verb already translates "kein"."""
     if isinstance(node, Pronoun):
         return [Word(PRONOUNS[node.kind][3 if subject else 4], ((node, "noun"),))]
     if isinstance(node, Both):
@@ -71,7 +71,7 @@ def _specifier(node: Phrase, choices: Choices, *, denied: bool, owned: bool) -> 
 
 
 def relative(clause: Clause, choices: Choices) -> list[Word]:
-    """A relative clause; English may leave out the pronoun of an object."""
+    """A relative clause. English may omit the pronoun of an object."""
     goal = clause.accusative
     if isinstance(goal, Relative):
         options = ("that", "") if overlap(goal.head.noun.tags, "PK") else ("that", "", "which")
@@ -90,16 +90,18 @@ def adjunct(node: Adjunct | Fixed, choices: Choices) -> list[Word]:
 
 
 def statement(clause: Clause, choices: Choices, *, asks: bool = False, opens: bool = False) -> list[Word]:
-    """A clause in English order; `asks`: auxiliary before the subject; `opens`: adverbs may stand first."""
+    """A clause in English order. `asks`: the auxiliary precedes the subject. `opens`: adverbs may come first."""
     swapped = clause.verb.frame == "swap"  # "das Bild gefällt der Frau": the woman likes the picture
     subject, goal = (clause.dative, clause.subject) if swapped else (clause.subject, clause.accusative)
+    if subject is None:
+        raise ValueError("a clause whose verb swaps its roles needs a dative")
     denial = _denial(clause, choices)
     group = VerbGroup(clause, choices, person=person_of(subject), asks=asks, denial=denial)
     lead, final = _outer_adverbs(clause, choices, opens=opens)
     adverb = idiom(clause.adverb, choices) if clause.adverb else []
     negation = [Word("not", (denial,))] if denial else []
     auxiliary = group.auxiliary
-    if negation and auxiliary[0].text == "can" and not asks:
+    if denial and auxiliary and auxiliary[0].text == "can" and not asks:
         auxiliary, negation = [Word("cannot", (*auxiliary[0].sure, denial))], []
     who = nominal(subject, choices, subject=True)
     start = [*auxiliary, *who] if asks else [*who, *auxiliary]
@@ -109,7 +111,7 @@ def statement(clause: Clause, choices: Choices, *, asks: bool = False, opens: bo
 
 
 def _denial(clause: Clause, choices: Choices) -> Key | None:
-    """What "not" translates: "nicht", or the "kein" of an object where English denies the verb instead."""
+    """What "not" translates: "nicht", or the "kein" of an object if English negates the verb instead."""
     if clause.negated:
         return (clause, "not")
     for phrase in (clause.accusative, clause.predicate):
@@ -158,7 +160,7 @@ def _complements(clause: Clause, goal: Nominal | None, choices: Choices, *, deni
 
 
 def _give(clause: Clause, objects: list[Word], choices: Choices) -> list[Word]:
-    """ "gives the child a book" or "gives a book to the child"; one only explains things *to* people."""
+    """ "gives the child a book" or "gives a book to the child"; things are only explained *to* people."""
     receiver = nominal(clause.dative, choices) if clause.dative else []
     heavy = isinstance(clause.accusative, Phrase) and clause.accusative.relative is not None
     explains = clause.verb.options("") == ("explain",)
@@ -171,7 +173,7 @@ def _give(clause: Clause, objects: list[Word], choices: Choices) -> list[Word]:
 
 
 def english(sentence: Sentence, choices: Choices) -> list[Word]:
-    """An English sentence with the parts of the meaning each word stands for."""
+    """An English sentence. Each word knows the parts of the meaning that it expresses."""
     main, end = sentence.main, Word("?" if sentence.question else ".", ((sentence, "end"),))
     if sentence.question:
         words = idiom(sentence.asks, choices) if sentence.asks else []
@@ -187,7 +189,7 @@ def english(sentence: Sentence, choices: Choices) -> list[Word]:
         joint = []
     if sentence.subordinate_first and (sentence.tied or choices.either(0.7)):
         return _articles([*joint, *second, comma, *words, end])
-    # A comma belongs to ", but" as much as to the German comma.
+    # A comma is linked to ", but" and to the German comma.
     commas = [Word(",", comma.sure, joint[0].sure)] if sentence.joint.idiom.german[0] == "aber" else []
     return _articles([*words, *commas, *joint, *second, end])
 

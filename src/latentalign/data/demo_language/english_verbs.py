@@ -23,14 +23,14 @@ PRESENT, PAST = "present", "past"
 
 
 class Choices:
-    """Draws alternatives and adds up the logarithm of their probabilities."""
+    """Draws alternatives and sums the logarithms of their probabilities."""
 
     def __init__(self, draw: Callable[[Sequence[float]], int]) -> None:
         self.draw = draw
         self.log_prob = 0.0
 
     def pick(self, options: Sequence[T], weights: Sequence[float] | None = None) -> T:
-        """One of the options; without weights the first is likeliest."""
+        """One of the options. Without weights, the first is the most probable."""
         weights = weights or WEIGHTS[len(options)]
         if len(options) == 1:
             return options[0]
@@ -150,7 +150,7 @@ class VerbGroup:
         return Word(text, keys, unclear)
 
     def _progressive(self) -> bool:
-        """Whether the action is under way: adverbs and states decide, else chance does."""
+        """Whether the action is in progress. Adverbs and states decide, otherwise chance."""
         clause = self.clause
         fixed = [node.idiom.tags for node in (clause.time, clause.adverb) if node]
         if any("g" in tags for tags in fixed):
@@ -163,7 +163,7 @@ class VerbGroup:
         """ "hat gesehen": "saw" or "has seen", as the adverbs allow."""
         clause = self.clause
         since = clause.adverb is not None and clause.adverb.idiom.german[0] == "schon"
-        dated = clause.told or clause.time is not None
+        dated = clause.in_narrative or clause.time is not None
         if since or (not dated and self.choices.either(0.25)):
             self.auxiliary = [Word(inflect("have", PRESENT, self.person), (self.finite,))]
             self.rest = self._form("participle")
@@ -171,11 +171,11 @@ class VerbGroup:
             self.auxiliary, self.rest = [self._do(PAST, self.finite)], self._form("base")
         else:
             first, *trailing = self._form(PAST)
-            # "hat gesehen", "saw": what carries the meaning is sure, the auxiliary one may argue about.
+            # "hat gesehen", "saw": the link to the participle is sure, the link to the auxiliary is only possible.
             self.rest = [Word(first.text, first.sure, (self.finite, *first.possible)), *trailing]
 
     def _modal(self, text: str, tense: str) -> None:
-        """ "can read", "has to read", "is allowed to read"; "to" belongs to no German word for sure."""
+        """ "can read", "has to read", "is allowed to read"; "to" has no sure link to a German word."""
         first, *more = text.split()
         tail = [Word(w, possible=(self.finite,)) if w == "to" else Word(w, (self.finite,)) for w in more]
         tail += self._form("base")

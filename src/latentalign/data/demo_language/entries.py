@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-WEIGHTS = {1: (1.0,), 2: (0.6, 0.4), 3: (0.5, 0.3, 0.2)}  # of English alternatives, likelier first
+WEIGHTS = {1: (1.0,), 2: (0.6, 0.4), 3: (0.5, 0.3, 0.2)}  # of English alternatives, most probable first
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class Adjective:
     english: tuple[tuple[str, tuple[str, ...]], ...]
 
     def options(self, tags: str) -> tuple[str, ...]:
-        """English renderings beside a noun with these tags; empty where the two do not go together."""
+        """English translations next to a noun with these tags; empty if the two do not fit."""
         return _matching(self.english, tags)
 
 
@@ -71,7 +71,7 @@ class Modal:
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where a noun's thing can be or be gone to: German and English prepositions at rest and in motion."""
+    """A place to be or to go to: German and English prepositions at rest and in motion."""
 
     noun: Noun
     at: str  # German, with the dative
@@ -91,7 +91,7 @@ def lines(text: str) -> list[str]:
 
 
 def _by_tag(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Reads "C: wear; T: carry" (by tag) or "repair/fix" (whatever the tag)."""
+    """Reads "C: wear; T: carry" (by tag) or "repair/fix" (for all tags)."""
     parts = [part.split(":") if ":" in part else ("", part) for part in text.split(";")]
     return tuple((tags.strip(), tuple(options.strip().split("/"))) for tags, options in parts)
 

@@ -1,4 +1,4 @@
-"""From a meaning to its German sentence: declension, verb position and the order of the middle field."""
+"""The German sentence for a meaning: declension, verb position and the order of the middle field."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Key = tuple[object, object]  # a part of the meaning: a node and which part of i
 
 @dataclass(frozen=True)
 class Word:
-    """A word of either language with the parts of the meaning it surely or arguably stands for."""
+    """A word of either language, and the parts of the meaning that it surely or possibly expresses."""
 
     text: str
     sure: tuple[Key, ...] = ()
@@ -52,7 +52,7 @@ STEMS = {"teuer": "teur", "müde": "müd"}
 
 
 def article(gender: str, case: int) -> str:
-    """The definite article, which is the relative pronoun, too."""
+    """The definite article, which is also the relative pronoun."""
     return "des" if case == 3 and gender in "mn" else ARTICLES[ENDINGS[gender][case]]
 
 
@@ -65,12 +65,12 @@ def determiner(name: str, gender: str, case: int) -> str:
 
 
 def _bare(kind: str, gender: str, case: int) -> bool:
-    """Whether "ein" and its like stand without ending."""
+    """Whether "ein" and similar words have no ending."""
     return kind == "ein" and (gender + str(case)) in {"m0", "n0", "n1"}
 
 
 def adjective(german: str, name: str, *, gender: str, case: int) -> str:
-    """A declined adjective: strong where no determiner shows the case, weak elsewhere."""
+    """A declined adjective: strong if no determiner shows the case, otherwise weak."""
     kind = DETERMINERS[name][0]
     if kind in {"none", "strong"} or _bare(kind, gender, case):
         ending = ENDINGS[gender][case]
@@ -89,7 +89,7 @@ def noun_form(noun: Noun, case: int, *, plural: bool) -> str:
 
 
 def nominal(node: Nominal, case: int) -> list[Word]:
-    """A noun phrase or pronoun in a case, its relative clause included."""
+    """A noun phrase or pronoun in a case, including its relative clause."""
     if isinstance(node, Pronoun):
         return [Word(PRONOUNS[node.kind][case], ((node, "noun"),))]
     if isinstance(node, Both):
@@ -126,7 +126,7 @@ def relative(node: Phrase) -> list[Word]:
 
 
 def adjunct(node: Adjunct | Fixed) -> list[Word]:
-    """A prepositional phrase, preposition and article drawn together where German does so."""
+    """A prepositional phrase. Preposition and article are contracted as usual in German."""
     if isinstance(node, Fixed):
         return fixed(node)
     return prepositional(node, node.german, node.phrase, case=node.case)
@@ -149,7 +149,7 @@ def fixed(node: Fixed) -> list[Word]:
 
 
 def verbs(clause: Clause) -> tuple[Word, list[Word]]:
-    """The finite verb and what closes the clause (particle, participle or infinitive)."""
+    """The finite verb, and the particle, participle or infinitive at the end of the clause."""
     verb, person = clause.verb, _person(clause.subject)
     stem, particle, auxiliary = (clause, "verb"), (clause, "particle"), (clause, "finite")
     infinitive = verb.forms[2]
@@ -175,7 +175,7 @@ def _person(subject: Nominal) -> int:
 
 
 def middle(clause: Clause) -> list[Word]:
-    """Everything between the finite verb and the end of the clause, without what stands first."""
+    """Everything between the finite verb and the end of the clause, except what comes first."""
     goal, receiver, verb = clause.accusative, clause.dative, clause.verb
     early = isinstance(goal, Both) or (isinstance(goal, Phrase) and is_definite(goal))
     late_adverb = clause.adverb is not None and "n" in clause.adverb.idiom.tags
@@ -204,7 +204,7 @@ def middle(clause: Clause) -> list[Word]:
 
 
 def _object(goal: Nominal | None) -> list[Word]:
-    """The accusative object; its relative clause waits for the end of the whole clause."""
+    """The accusative object. Its relative clause comes at the end of the whole clause."""
     if goal is None or isinstance(goal, Pronoun | Relative):
         return []
     return core(goal, 1) if isinstance(goal, Phrase) else nominal(goal, 1)
@@ -225,14 +225,14 @@ def _predicate(clause: Clause) -> list[Word]:
 
 
 def _tail(clause: Clause) -> list[Word]:
-    """What German moves behind the verb: comparisons and the object's relative clause."""
+    """Parts that German moves after the verb: comparisons and the relative clause of the object."""
     if clause.equal:
         return [Word("wie", ((clause, "wie"),)), *nominal(clause.equal, 0)]
     return relative(clause.accusative) if isinstance(clause.accusative, Phrase) else []
 
 
 def opening(clause: Clause) -> list[Word]:
-    """What stands before the finite verb."""
+    """The words before the finite verb."""
     node = clause.first
     if isinstance(node, Fixed | Adjunct):
         return adjunct(node)
@@ -241,13 +241,13 @@ def opening(clause: Clause) -> list[Word]:
 
 
 def verb_second(clause: Clause) -> list[Word]:
-    """A main clause; a question or a clause behind a subordinate one starts with the verb."""
+    """A main clause. A question, or a clause after a subordinate clause, starts with the verb."""
     finite, closing = verbs(clause)
     return [*opening(clause), finite, *middle(clause), *closing, *_tail(clause)]
 
 
 def verb_final(clause: Clause) -> list[Word]:
-    """A subordinate clause; a separable verb is one word in it, a relative pronoun stands first."""
+    """A subordinate clause. A separable verb is one word in it, and a relative pronoun comes first."""
     finite, closing = verbs(clause)
     if finite.sure == ((clause, "verb"),) and closing:
         closing, finite = [], Word(closing[0].text + finite.text, (*finite.sure, *closing[0].sure))
@@ -270,7 +270,7 @@ def german(sentence: Sentence) -> list[Word]:
 
 
 def _tidy(words: list[Word]) -> list[Word]:
-    """Two commas in a row become one, and none stands before the full stop."""
+    """Merge repeated commas, and remove a comma before the full stop."""
     kept: list[Word] = []
     for word in words:
         if kept and kept[-1].text == "," and word.text in {",", ".", "?"}:

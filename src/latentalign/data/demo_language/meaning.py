@@ -20,7 +20,7 @@ ANY, NOW, THEN = frozenset(Tense), frozenset({Tense.PRESENT}), frozenset({Tense.
 AHEAD = frozenset({Tense.FUTURE, Tense.MODAL})
 
 
-# Nodes are compared by identity: the same noun twice in a sentence is two nodes, and words point to nodes.
+# Nodes are compared by identity. If a noun occurs twice in a sentence, there are two nodes.
 @dataclass(eq=False)
 class Fixed:
     """An idiom at one place of a sentence."""
@@ -48,7 +48,7 @@ class Adjunct:
 
 @dataclass(eq=False)
 class Phrase:
-    """A noun with all that belongs to it."""
+    """A noun with its determiner, adjective and other dependents."""
 
     noun: Noun
     plural: bool
@@ -100,7 +100,7 @@ class Clause:
     too: bool = False
     negated: bool = False  # by "nicht"; "kein" is a determiner
     habitual: bool = False  # English without progressive
-    told: bool = False  # English past without "has"
+    in_narrative: bool = False  # English past without "has"
     first: object = None
 
 
@@ -118,7 +118,7 @@ class Sentence:
 
 
 def tags_of(nominal: Nominal) -> str:
-    """What the phrase is about, as tags."""
+    """The tags of what the phrase refers to."""
     if isinstance(nominal, Pronoun):
         return nominal.tags
     if isinstance(nominal, Relative):
@@ -137,7 +137,7 @@ def settle(sentence: Sentence) -> Sentence:
         return sentence
     echo = not _nouns_of(main).isdisjoint(_nouns_of(second))
     for clause in (main, second):
-        clause.told = True
+        clause.in_narrative = True
         clause.habitual = echo or "h" in joint.idiom.tags
     referring = isinstance(main.subject, Pronoun) and main.subject.kind not in {"I", "we"}
     sentence.tied = echo or referring
@@ -169,12 +169,12 @@ DEFINITE = {"the", "my", "our", "this", "his", "all", "every"}
 
 
 def is_definite(phrase: Phrase) -> bool:
-    """Whether one knows which is meant."""
+    """Whether the phrase is definite."""
     return phrase.determiner in DEFINITE or "N" in phrase.noun.tags
 
 
 def is_past(clause: Clause) -> bool:
-    """Whether the clause tells of the past."""
+    """Whether the clause is about the past."""
     return clause.tense in THEN or (clause.modal is not None and clause.modal.past)
 
 
@@ -184,13 +184,13 @@ def suits(verb: Verb, subject: Phrase, other: Phrase) -> bool:
 
 
 def denies(clause: Clause) -> bool:
-    """Whether the clause holds a negation of any kind."""
+    """Whether the clause contains a negation."""
     phrases = (clause.subject, clause.accusative, clause.predicate)
     return clause.negated or any(isinstance(p, Phrase) and p.determiner == "no" for p in phrases)
 
 
 def deniable(subject: Nominal) -> bool:
-    """Whether a negation behind this subject has one reading only ("alle Hunde bellen nicht" has two)."""
+    """Whether a negation after this subject is unambiguous ("alle Hunde bellen nicht" has two readings)."""
     if isinstance(subject, Phrase) and "N" not in subject.noun.tags:
         return subject.determiner in {"the", "my", "our", "this"}
     return True
@@ -200,17 +200,18 @@ def is_man(nominal: Nominal) -> bool:
     """Whether "sein" can only mean "his"."""
     if isinstance(nominal, Pronoun):
         return nominal.kind == "he"
-    person = isinstance(nominal, Phrase) and overlap(nominal.noun.tags, "PK")
-    return person and nominal.noun.gender == "m" and not nominal.plural
+    if not isinstance(nominal, Phrase):
+        return False
+    return overlap(nominal.noun.tags, "PK") and nominal.noun.gender == "m" and not nominal.plural
 
 
 def is_named(phrase: Phrase) -> bool:
-    """Whether it is a name or belongs to one ("Annas Hund"): such phrases do not show their case."""
+    """Whether the phrase is a name or belongs to one ("Annas Hund"). Such phrases do not show their case."""
     return "N" in phrase.noun.tags or (phrase.owner is not None and "N" in phrase.owner.noun.tags)
 
 
 def shows_case(nominal: Nominal) -> bool:
-    """Whether its form alone tells subject from accusative object."""
+    """Whether the form alone distinguishes a subject from an accusative object."""
     if isinstance(nominal, Pronoun):
         return nominal.kind in {"I", "he", "we"}
     if not isinstance(nominal, Phrase) or nominal.plural or nominal.noun.gender != "m" or is_named(nominal):

@@ -1,4 +1,4 @@
-"""Draws noun phrases and places."""
+"""Random noun phrases and places."""
 
 from functools import cache
 from random import Random
@@ -37,24 +37,26 @@ MASS = {"the": 65, "": 32, "this": 3}
 
 
 class PhraseAuthor:
-    """Draws noun phrases for one sentence; a noun comes twice only if the same is meant or a contrast."""
+    """Draws noun phrases for one sentence. A noun is repeated only for the same thing or for a contrast."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.used: set[str] = set()
-        self.theme: Adjective | None = None  # the adjective used last: an old man likes an old car
-        self.known: list[Phrase] = []  # what the first clause was about; the second may speak of it again
+        self.theme: Adjective | None = (
+            None  # the last adjective, which may be repeated: an old man likes an old car
+        )
+        self.known: list[Phrase] = []  # phrases of the first clause; the second clause may mention them again
 
     def chance(self, probability: float) -> bool:
         """True with this probability."""
         return self.rng.random() < probability
 
     def pick(self, items: "tuple[T, ...] | list[T]") -> T:
-        """One of the items, all equally likely."""
+        """One of the items, with equal probabilities."""
         return items[int(self.rng.random() * len(items))]
 
     def weighted(self, table: dict[T, int]) -> T:
-        """One of the keys, as likely as its weight says."""
+        """One of the keys, with probabilities proportional to the weights."""
         point = self.rng.random() * sum(table.values())
         for item, weight in table.items():
             point -= weight
@@ -63,7 +65,7 @@ class PhraseAuthor:
         return item
 
     def noun(self, tags: str, *, names: bool = False) -> Noun:
-        """A noun with one of the tags that the sentence does not have yet."""
+        """A noun with one of the tags that is new in the sentence."""
         fresh = [n for n in _nouns(tags, names) if n.singular not in self.used]
         noun = self.pick(fresh or list(_nouns(tags, names)))
         self.used.add(noun.singular)
@@ -72,13 +74,13 @@ class PhraseAuthor:
     def phrase(
         self, tags: str, *, definite: bool = False, plain: bool = False, names: bool = False
     ) -> Phrase:
-        """A noun phrase; plain ones have no owner, attachment or relative clause."""
+        """A noun phrase. Plain phrases have no owner, attachment or relative clause."""
         noun = self.noun(tags, names=names)
         if "N" in noun.tags:
             return Phrase(noun, False, "")
         plural = not noun.mass and self.chance(0.2)
         table = MASS if noun.mass else PLURAL if plural else SINGULAR
-        # "isst Kuchen" would be read as a mass: a plural without article must look like one.
+        # "isst Kuchen" looks like a mass noun, so a plural without an article must be recognisable.
         same = noun.plural == noun.singular
         table = {
             d: w for d, w in table.items() if (not definite or d in DEFINITE) and (d or not same or noun.mass)
@@ -91,14 +93,14 @@ class PhraseAuthor:
         return phrase
 
     def adorn(self, phrase: Phrase) -> None:
-        """Adds an adjective that suits the noun, often the one used last."""
+        """Add an adjective that fits the noun, often the last one used."""
         options = _adjectives(phrase.noun.tags)
         if options:
             again = self.theme in options and self.chance(0.6)
             phrase.adjective = self.theme = self.theme if again else self.pick(options)
 
     def again(self, tags: str) -> Phrase | None:
-        """Something with these tags that was spoken of before, now known and so definite; each comes once."""
+        """A phrase with these tags that was mentioned before, now definite. Each is used once."""
         fits = [p for p in self.known if overlap(p.noun.tags, tags)]
         if not fits or self.chance(0.1):
             return None
@@ -107,12 +109,12 @@ class PhraseAuthor:
         return self.repeated(known)
 
     def repeated(self, known: Phrase) -> Phrase:
-        """The same thing spoken of again."""
+        """A second mention of the same thing."""
         kept = known.determiner in {"my", "our", "this"} or "N" in known.noun.tags
         return Phrase(known.noun, known.plural, known.determiner if kept else "the")
 
     def contrast(self, tags: str, subject: Nominal | None) -> Phrase | None:
-        """Another one of the subject's kind: an old pirate and a young pirate, Anna's dog and the queen's dog."""
+        """Another thing of the same kind: an old pirate and a young pirate, Anna's dog and the queen's dog."""
         if not isinstance(subject, Phrase) or subject.plural or subject.determiner not in {"the", "a"}:
             return None
         if not overlap(subject.noun.tags, tags) or subject.noun.mass or self.chance(0.35):
@@ -129,17 +131,17 @@ class PhraseAuthor:
         return other
 
     def both(self, tags: str) -> Both:
-        """Two phrases, perhaps of the same kind."""
+        """Two phrases, possibly of the same kind."""
         first = self.phrase(tags, definite=True, plain=True)
         return Both(first, self.contrast(tags, first) or self.phrase(tags, definite=True, plain=True))
 
     def owner(self) -> Phrase:
-        """Somebody to whom things belong."""
+        """A person who owns things."""
         noun = self.noun("P", names=True)
         return Phrase(noun, False, "" if "N" in noun.tags else "my" if self.chance(0.15) else "the")
 
     def complete(self, phrase: Phrase) -> None:
-        """Adds an owner ("der Hund des Nachbarn") or a belonging ("die Frau mit dem Hut") now and then."""
+        """Sometimes add an owner ("der Hund des Nachbarn") or a belonging ("die Frau mit dem Hut")."""
         if overlap(phrase.noun.tags, "KAFRCTMVW") and self.chance(0.25):
             phrase.owner = self.owner()
         elif "P" in phrase.noun.tags and self.chance(0.08):
@@ -149,7 +151,7 @@ class PhraseAuthor:
             phrase.attachment = Adjunct("mit", 2, ("with",), belonging)
 
     def object(self, tags: str, subject: Nominal) -> Nominal:
-        """An accusative object: something known, another of the subject's kind, a pronoun or a new phrase."""
+        """An accusative object: a known thing, another of the same kind as the subject, a pronoun or a new phrase."""
         others = [k for k in ("I", "he", "we") if not (isinstance(subject, Pronoun) and subject.kind == k)]
         known = self.again(tags) or self.contrast(tags, subject)
         if known:

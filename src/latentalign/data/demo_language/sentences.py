@@ -1,4 +1,4 @@
-"""Draws sentences: one clause, or two that have something to do with each other."""
+"""Random sentences: one clause, or two related clauses."""
 
 from latentalign.data.demo_language.clauses import ClauseAuthor, mutual_verbs, tenses_of, verbs_of
 from latentalign.data.demo_language.entries import Verb
@@ -69,7 +69,7 @@ class Author(ClauseAuthor):
         return Sentence(Clause(verb, this, tense, predicate=phrase, first=this))
 
     def describe(self, clause: Clause) -> None:
-        """Adds a relative clause to the subject or to the object if it can take one."""
+        """Add a relative clause to the subject or the object, if possible."""
         for nominal in (clause.subject, clause.accusative):
             if (
                 isinstance(nominal, Phrase)
@@ -80,7 +80,7 @@ class Author(ClauseAuthor):
                 return
 
     def joined(self) -> Sentence:
-        """A main clause with a subordinate clause before or behind it."""
+        """A main clause with a subordinate clause before or after it."""
         joint = self.pick(CONJUNCTIONS)
         habitual, purpose = "h" in joint.tags, "c" in joint.tags
         before = "v" in joint.tags and self.chance(0.5)
@@ -100,12 +100,14 @@ class Author(ClauseAuthor):
     def following(
         self, opening: Clause, tenses: frozenset[Tense], *, subject: Nominal | None, deniable: bool = True
     ) -> Clause:
-        """A second clause that may take up the nouns or the verb of the first."""
+        """A second clause that may repeat the nouns or the verb of the first."""
         parts = (opening.accusative, opening.dative, opening.oblique)
         vague = {"no", "every", "his", "many", "all"}
         self.known = [p for p in parts if isinstance(p, Phrase) and p.determiner not in vague]
         subject = subject or self.again("PKA")
-        free = not isinstance(subject, Pronoun)  # else the pronoun stands for the first clause's subject
+        free = not isinstance(
+            subject, Pronoun
+        )  # otherwise, the pronoun refers to the subject of the first clause
         if free and isinstance(opening.subject, Phrase) and opening.subject.determiner not in vague:
             self.known.append(opening.subject)
         verb = opening.verb
@@ -146,14 +148,14 @@ class Author(ClauseAuthor):
         return Sentence(first, Fixed(joint), second)
 
     def partner(self, tags: str) -> Phrase:
-        """Somebody who can do to another what is done to them."""
+        """A person who can be both subject and object of the verb."""
         phrase = self.phrase("N" if "P" in tags and self.chance(0.08) else tags, plain=True)
         kept = phrase.determiner in {"a", "my"} and not phrase.plural
         phrase.determiner = phrase.determiner if kept or "N" in phrase.noun.tags else "the"
         return phrase
 
     def roles(self, verb: Verb, subject: Phrase, other: Phrase, *, tense: Tense) -> Clause:
-        """A clause with a subject and the one object of the verb."""
+        """A clause with a subject and one object."""
         clause = Clause(verb, subject, tense)
         if verb.frame == "acc":
             clause.accusative = other
@@ -204,7 +206,7 @@ class Author(ClauseAuthor):
         return Sentence(clause, question=True, asks=Fixed(asks) if asks else None)
 
     def pronoun_for(self, subject: Nominal) -> Pronoun | None:
-        """The pronoun that takes up a subject; None where German or English would hesitate."""
+        """The pronoun that refers to a subject; None if it would be unusual in German or English."""
         tags = tags_of(subject)
         if isinstance(subject, Pronoun):
             return Pronoun(subject.kind, tags)

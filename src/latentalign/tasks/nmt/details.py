@@ -76,9 +76,10 @@ def sentence_scores(trained: Trained, split_name: str) -> dict[str, Any]:
 
 
 def bleu_statistics(trained: Trained, outputs: Sequence[str], references: Sequence[str]) -> list[list[int]]:
-    """Lengths and n-gram matches of every sentence, from which BLEU of any resampling follows."""
-    statistics = bleu_metric(trained.config)._extract_corpus_statistics(list(outputs), [list(references)])
-    return [[int(x) for x in row] for row in statistics]
+    """Lengths, n-gram matches and n-gram counts of every sentence. Their sums give BLEU of any resampling."""
+    metric = bleu_metric(trained.config)
+    scores = (metric.corpus_score([o], [[r]]) for o, r in zip(outputs, references, strict=True))
+    return [[score.sys_len, score.ref_len, *score.counts, *score.totals] for score in scores]
 
 
 def pictured(trained: Trained, split_name: str, sentences: int) -> list[dict[str, Any]]:

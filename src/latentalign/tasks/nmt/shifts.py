@@ -78,8 +78,8 @@ def find_shifts(source: Array, target: Array) -> list[Shift] | None:
 def _log_lengths(lengths: Array) -> Array:
     """Centred logarithms of lengths. The most extreme one percent is clipped, so that no line dominates."""
     logs = np.log1p(lengths)
-    clipped: Array = np.clip(logs, *np.quantile(logs, [0.005, 0.995]))
-    return clipped - logs.mean()
+    result: Array = np.clip(logs, *np.quantile(logs, [0.005, 0.995])) - logs.mean()
+    return result
 
 
 def _correlation_of_neighbours(values: Array) -> float:

@@ -1,8 +1,8 @@
-"""How often people gave the predicted answer: the paper's accuracy and the official one of the VQA challenge.
+"""Accuracy of predicted answers: the paper's accuracy and the official one of the VQA challenge.
 
-The official accuracy is that of the challenge's evaluation script in its last version, its oddities included:
-normalisation is skipped where all ten people agree, a period is kept only before a digit, and at most the
-first 32 of the others go.
+The official accuracy follows the last version of the challenge's evaluation script, including its quirks: answers
+are not normalised if all ten people agree, a period is kept only before a digit, and only the first 32 other
+periods are removed.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from latentalign.errors import InputError
 from latentalign.tasks.vqa.questions import Annotation
 
 PEOPLE = 10
-"""How many answers a question must have for its official accuracy to exist."""
+"""Number of human answers that the official accuracy needs."""
 
 _MARKS = ';/[]"{}()=+\\_-><@`,?!'
 _COMMA_IN_NUMBER = re.compile(r"\d,\d")
-_PERIOD = re.compile(r"\.(?!\d)")  # the script's look-behind for a digit is mistyped and never applies
-_PERIODS = 32  # the script passes a flag of this value where the number of replacements belongs
+_PERIOD = re.compile(
+    r"\.(?!\d)"
+)  # the look-behind of the script for a digit has a typing error and never matches
+_PERIODS = 32  # the script passes a flag with this value as the number of replacements
 _ARTICLES = ("a", "an", "the")
-_COUNTED = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_NUMBERS = {"none": "0"} | {word: str(number) for number, word in enumerate(_COUNTED)}
+_NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_NUMBERS = {"none": "0"} | {word: str(number) for number, word in enumerate(_NUMBER_WORDS)}
 _STEMS = {
     "n't": "ai are ca could did do does had has have is might must need ought sha should was were wo would",
     "n't've": "could had might should would",
@@ -39,8 +41,8 @@ _STEMS = {
 }
 
 
-def _misspelt(contraction: str) -> Iterator[str]:
-    """The contraction with one of its apostrophes left out, for each of them."""
+def _misspellings(contraction: str) -> Iterator[str]:
+    """The contraction without one of its apostrophes, for each of them."""
     for place, letter in enumerate(contraction):
         if letter == "'":
             yield contraction[:place] + contraction[place + 1 :]
@@ -50,40 +52,42 @@ CONTRACTIONS: dict[str, str] = {
     misspelt: stem + ending
     for ending, stems in _STEMS.items()
     for stem in stems.split()
-    for misspelt in _misspelt(stem + ending)
-} | {"somebody'd": "somebodyd"}  # the one entry that the script has the wrong way round
-"""What the official normalisation writes instead of a contraction that lacks one apostrophe."""
+    for misspelt in _misspellings(stem + ending)
+} | {"somebody'd": "somebodyd"}  # the script has this entry the wrong way round
+"""The official correction of contractions that lack an apostrophe."""
 
 
 @lru_cache(maxsize=2**17)
 def normalize(answer: str) -> str:
-    """An answer as the official script compares it: no punctuation and articles, numbers as digits, lower case."""
-    words = (_NUMBERS.get(word, word) for word in _without_punctuation(_stripped(answer)).lower().split())
+    """An answer as the official script compares it: no punctuation or articles, numbers as digits, lower case."""
+    text = _remove_punctuation(_strip(answer)).lower()
+    words = (_NUMBERS.get(word, word) for word in text.split())
     return " ".join(CONTRACTIONS.get(word, word) for word in words if word not in _ARTICLES)
 
 
-def _stripped(answer: str) -> str:
+def _strip(answer: str) -> str:
+    """The answer on one line, without spaces at its ends."""
     return answer.replace("\n", " ").replace("\t", " ").strip()
 
 
-def _without_punctuation(text: str) -> str:
-    """A mark disappears if the text has it beside a space anywhere, or a comma in a number; else it is a space."""
-    all_vanish = _COMMA_IN_NUMBER.search(text) is not None
-    vanishes = {mark: all_vanish or f"{mark} " in text or f" {mark}" in text for mark in _MARKS}
-    table = str.maketrans({mark: "" if gone else " " for mark, gone in vanishes.items()})
+def _remove_punctuation(text: str) -> str:
+    """Remove a mark if it is next to a space anywhere, or if a number contains a comma; else write a space."""
+    remove_all = _COMMA_IN_NUMBER.search(text) is not None
+    removed = {mark: remove_all or f"{mark} " in text or f" {mark}" in text for mark in _MARKS}
+    table = str.maketrans({mark: "" if is_removed else " " for mark, is_removed in removed.items()})
     return _PERIOD.sub("", text.translate(table), count=_PERIODS)
 
 
 def paper_accuracy(answer: str, humans: Sequence[str]) -> float:
-    """min(votes / 3, 1), where a vote is a human answer that is exactly this string."""
+    """min(votes / 3, 1). A vote is a human answer that equals this text exactly."""
     return min(sum(human == answer for human in humans) / 3, 1.0)
 
 
 def official_accuracy(answer: str, humans: Sequence[str]) -> float | None:
-    """min(votes / 3, 1) averaged over leaving out each of ten people; None unless there are ten answers."""
+    """min(votes / 3, 1), averaged over leaving out each of ten people; None unless there are ten answers."""
     if len(humans) != PEOPLE:
         return None
-    humans, answer = [_stripped(human) for human in humans], _stripped(answer)
+    humans, answer = [_strip(human) for human in humans], _strip(answer)
     if any(human != humans[0] for human in humans):
         humans, answer = [normalize(human) for human in humans], normalize(answer)
     return closed_form(humans.count(answer))
@@ -100,8 +104,8 @@ def closed_form(votes: int) -> float:
 class Score:
     """Mean accuracies of some questions, from 0 to 1.
 
-    `exact` is the share of questions with the answer that most people gave, or one of several such: where there
-    is one human answer, plain exact match. `official` is None unless each question has ten answers.
+    `exact` is the share of questions whose predicted answer is a most frequent human answer. If there is one human
+    answer, it is the exact match. `official` is None unless each question has ten answers.
     """
 
     questions: int
@@ -112,21 +116,23 @@ class Score:
 
 @dataclass(frozen=True)
 class Accuracies(Score):
-    """Mean accuracies of all questions, and of those of each type."""
+    """Mean accuracies of all questions, and of each type of question and answer."""
 
     by_question_type: dict[str, Score]
     by_answer_type: dict[str, Score]
 
 
 def accuracies(predicted: Mapping[int, str], annotations: Sequence[Annotation]) -> Accuracies:
-    """Scores of predicted answers, by question id; each annotation needs one, further ones are not looked at."""
+    """Scores of predicted answers, by question id. Each annotation needs one; others are ignored."""
     if not annotations:
-        raise InputError("no annotated question to score answers of")
+        raise InputError("there are no annotated questions to score")
     everything: list[Score] = []
     by_question_type, by_answer_type = defaultdict(list), defaultdict(list)
     for annotation in annotations:
         if annotation.question_id not in predicted:
-            raise InputError(f"question {annotation.question_id} has no predicted answer; each needs one")
+            raise InputError(
+                f"question {annotation.question_id} has no predicted answer; every question needs one"
+            )
         score = _score(predicted[annotation.question_id], annotation.answers)
         everything.append(score)
         by_question_type[annotation.question_type].append(score)
@@ -150,6 +156,7 @@ def _score(answer: str, humans: Sequence[str]) -> Score:
 
 
 def _mean(scores: Sequence[Score]) -> Score:
+    """The mean of scores."""
     officials = [score.official for score in scores if score.official is not None]
     return Score(
         questions=len(scores),
