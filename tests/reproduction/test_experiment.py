@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from latentalign.core.objectives import OBJECTIVES
 from latentalign.errors import InputError
 from latentalign.reproduction import rows as rows_module
 from latentalign.reproduction import run as run_module
@@ -15,6 +16,7 @@ from latentalign.reproduction.run import reproduce
 from latentalign.reproduction.tables import Column, FigureTable
 from latentalign.reproduction.terminal import show_results
 from latentalign.tasks.nmt.experiment import EXPERIMENT as TRANSLATION
+from latentalign.tasks.vqa.experiment import EXPERIMENT as ANSWERING
 from latentalign.web.pages import alignment_viewer
 
 SCORES = {"soft": 3.0, "marginal": 2.5, "rws": 2.75, "changed": 4.0}
@@ -137,3 +139,11 @@ def test_ablations_are_written_beside_the_results(tmp_path, commands):
 def test_a_task_without_generated_data_asks_for_a_recipe(tmp_path):
     with pytest.raises(InputError, match="name a recipe with --data"):
         plan(tmp_path, replace(TOY, data=None))
+
+
+def test_rows_come_from_the_registry_of_objectives():
+    assert set(OBJECTIVES) == {row.objective for row in TRANSLATION.known_rows}
+    default = {row.objective for row in TRANSLATION.rows}
+    assert default == {name for name, entry in OBJECTIVES.items() if entry.table is not None}
+    answering = {row.objective for row in ANSWERING.rows}
+    assert default - answering == {"relaxed"}, "regions are chosen, never mixed"

@@ -13,6 +13,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from latentalign.core.objectives import OBJECTIVES
 from latentalign.reproduction.claims import Claim, CorpusScore
 from latentalign.reproduction.tables import Column, FigureTable
 from latentalign.training.session import Recipe
@@ -29,6 +30,11 @@ class Row:
     name: str
     objective: str
     overrides: tuple[str, ...] = ()
+
+
+def paper_objectives(table: int | None) -> tuple[str, ...]:
+    """The registered objectives of one of the paper's tables; with None, those that are in no table."""
+    return tuple(entry.name for entry in OBJECTIVES.values() if entry.table == table)
 
 
 def objective_rows(names: Sequence[str]) -> tuple[Row, ...]:

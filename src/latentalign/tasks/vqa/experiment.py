@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from latentalign.core.objectives import OBJECTIVES
 from latentalign.data import scenes
 from latentalign.reproduction.experiment import (
     Experiment,
@@ -16,6 +17,7 @@ from latentalign.reproduction.experiment import (
     Record,
     Row,
     objective_rows,
+    paper_objectives,
 )
 from latentalign.reproduction.tables import Column, FigureTable, figure_table
 from latentalign.tasks.vqa import paper
@@ -26,11 +28,13 @@ from latentalign.tasks.vqa.task import VQAConfig
 from latentalign.training.session import Recipe
 from latentalign.web.pages import Table, Viewer, region_viewer
 
-OBJECTIVES = (
-    "soft", "marginal", "hard-enum", "hard-sample", "variational-enum", "variational-sample", "rws", "gumbel", "vimco",
-    "svi", "semi-amortized", "sum-and-sample",
-)  # fmt: skip
-ROWS = (*objective_rows(OBJECTIVES), Row("question-only", "soft", ("model.blind=true",)))
+OVER_REGIONS = [
+    name
+    for name in (*paper_objectives(1), *paper_objectives(3))
+    if OBJECTIVES[name]().distribution == "categorical"
+]
+"""Objectives for a model whose alignments are single regions."""
+ROWS = (*objective_rows(OVER_REGIONS), Row("question-only", "soft", ("model.blind=true",)))
 MOST_KINDS = 8
 """Kinds of questions in the table of accuracies."""
 TABLES = (
