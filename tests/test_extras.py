@@ -15,21 +15,23 @@ PROJECT = tomllib.loads((Path(__file__).resolve().parents[1] / "pyproject.toml")
 DISTRIBUTION = {"PIL": "pillow", "starlette": "fastapi"}
 """Distributions whose name differs from the package that is imported, or that bring the package along."""
 
-WITHOUT_EXTRAS = f"""
+BLOCKER = """
 import sys
 
 class Blocker:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {set(EXTRA_OF)!r}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+        if name.partition(".")[0] in BLOCKED:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Blocker())
 """
 
 
-def run_without_extras(code: str) -> subprocess.CompletedProcess[str]:
-    """Run Python code in a process in which no optional package can be imported."""
-    return subprocess.run([sys.executable, "-c", WITHOUT_EXTRAS + code], capture_output=True, text=True)
+def run_with_extras(code: str, *extras: str) -> subprocess.CompletedProcess[str]:
+    """Run Python code in a process in which only the packages of some extras can be imported."""
+    blocked = {package for package, extra in EXTRA_OF.items() if extra not in extras}
+    code = f"BLOCKED = {blocked!r}\n{BLOCKER}\n{code}"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
 
 def test_the_library_depends_on_four_packages():
@@ -46,7 +48,7 @@ def test_every_optional_package_is_in_the_extra_that_the_message_names(package):
 
 @pytest.mark.slow
 def test_latent_attention_works_without_any_extra():
-    result = run_without_extras(
+    result = run_with_extras(
         "import torch, latentalign\n"
         "attention = latentalign.LatentAttention(4, 5, 6)\n"
         "print(sorted(latentalign.__all__)[0])\n"
@@ -55,10 +57,19 @@ def test_latent_attention_works_without_any_extra():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("task", ["nmt", "vqa"])
+def test_the_extra_of_a_task_is_enough_to_train_and_evaluate(task):
+    modules = ["latentalign.cli.main", "latentalign.data.known"]
+    modules += [f"latentalign.tasks.{task}.{name}" for name in ("task", "metrics")]
+    result = run_with_extras("".join(f"import {module}\n" for module in modules), "cli", task)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "nmt/demo", "--out", "run"]])
 def test_the_command_without_its_packages_says_what_to_install(arguments):
     code = f"sys.argv = ['latentalign', *{arguments!r}]\nfrom latentalign.__main__ import main\nmain()\n"
-    result = run_without_extras(code)
+    result = run_with_extras(code)
     assert result.returncode == 2
     assert result.stderr.startswith("latentalign: the package ")
     assert 'run pip install "latentalign[nmt]"' in result.stderr

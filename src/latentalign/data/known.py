@@ -9,7 +9,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from latentalign.data import daquar, demo, scenes
+from latentalign.data import daquar, demo
 from latentalign.errors import InputError, StorageError
 from latentalign.storage import explain_write_errors, read_input, sha256, write_bytes
 from latentalign.textfiles import count_lines
@@ -113,6 +113,8 @@ def obtain(name: str, *, source: Path | None, out: Path, overwrite: bool = False
         demo.write(out, overwrite=overwrite)
         return [f"{out}: generated"]
     if name == "scenes":
+        from latentalign.data import scenes  # needs Pillow, which translation does not
+
         scenes.write(out, overwrite=overwrite)
         return [f"{out}: generated"]
     if name == "daquar":
