@@ -1,8 +1,8 @@
-"""What rows that begin at cache lines are worth: the product that forms logits, into plain and into aligned memory.
+"""Rate of the product that forms logits, into plain memory and into rows that begin at cache lines.
 
     python benchmarks/aligned_products.py [THREADS]
 
-Prints the median rate of 530 x 256 by 256 x 7,900, in GFLOP/s, taking turns.
+Prints the median rate of 530 x 256 by 256 x 7,900 in GFLOP/s. Both kinds of memory take turns.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def rate(hidden: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> float
 def main() -> None:
     torch.set_num_threads(int(sys.argv[1]) if len(sys.argv) > 1 else 2)
     hidden, weight = torch.randn(ROWS, HIDDEN), torch.randn(OUTPUTS, HIDDEN)
-    rooms = {"plain": torch.empty(ROWS, OUTPUTS), "aligned": aligned(ROWS, hidden, OUTPUTS)}
-    found: dict[str, list[float]] = {name: [] for name in rooms}
+    outputs = {"plain": torch.empty(ROWS, OUTPUTS), "aligned": aligned(ROWS, hidden, OUTPUTS)}
+    found: dict[str, list[float]] = {name: [] for name in outputs}
     for _ in range(ROUNDS):
-        for name, room in rooms.items():
-            found[name].append(rate(hidden, weight, room))
+        for name, out in outputs.items():
+            found[name].append(rate(hidden, weight, out))
     for name, rates in found.items():
         print(f"{name}: {statistics.median(rates):.0f} GFLOP/s")
 

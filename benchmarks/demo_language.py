@@ -1,10 +1,10 @@
-"""How hard the demo language is: simple aligners on it, its links, its floor, and a model that cannot see the source.
+"""Difficulty of the demo language: simple aligners, link statistics, and a model that cannot use the source.
 
     python benchmarks/demo_language.py OUT [--set training.epochs=4 ...]
 
 Prints the AER of a diagonal aligner and of IBM model 1, the share of crossing and of possible links, the lowest
-possible perplexity, and the perplexity of soft attention trained with its sources shuffled between sentences: what
-any row must beat to have used the source at all.
+possible perplexity, and the perplexity of soft attention trained with sources shuffled between sentences. A model that
+uses the source must have a lower perplexity than that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from latentalign.tasks.nmt.task import NMTConfig
 
 
 def control(out: Path, splits: dict[str, list[demo.Pair]], overrides: list[str]) -> dict[str, float]:
-    """Soft attention on pairs whose sources were dealt out anew."""
+    """Metrics of soft attention trained on pairs with shuffled sources."""
     folder = out / "shuffled"
     folder.mkdir(parents=True, exist_ok=True)
     for name, pairs in splits.items():

@@ -1,10 +1,10 @@
-"""Peak memory of one forward and backward pass over every alignment of a batch, against dense logits.
+"""Peak memory of one forward and backward pass over every alignment of a batch, compared with dense logits.
 
     python benchmarks/emission_memory.py
 
 B = 8 sentences of S = 32 queries over T = 64 members, V = 16,000 outputs, D = 256 features, float32. Each way runs
-in a process of its own; its figure is the highest resident memory less what was resident just before the pass.
-Ends with code 1 when one takes more than 500 MB.
+in its own process. Its figure is the peak resident memory less the resident memory just before the pass.
+The exit code is 1 if one takes more than 500 MB.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ WAYS = {
 
 
 def peak() -> float:
-    """The highest resident memory of this process so far, in MB."""
+    """Peak resident memory of this process in MB."""
     highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return highest / 1e6 if sys.platform == "darwin" else highest * 1024 / 1e6
 
 
 def resident() -> float:
-    """The resident memory of this process now, in MB (the highest so far where the system does not say)."""
+    """Resident memory of this process in MB, or its peak on systems that do not report the current value."""
     statm = Path("/proc/self/statm")
     return int(statm.read_text().split()[1]) * resource.getpagesize() / 1e6 if statm.exists() else peak()
 
 
 def measure(way: str) -> None:
-    """Print MB above the start and seconds of one pass."""
+    """Print the memory of one pass in MB and its time in seconds."""
     import torch
 
     from latentalign import LatentAttention, marginal
@@ -46,9 +46,8 @@ def measure(way: str) -> None:
     attention = LatentAttention(D, D, V, hidden=D, score="dot", inference=False)
     query, memory = (torch.randn(B, n, D, requires_grad=True) for n in (S, T))
     target = torch.randint(V, (B, S))
-    attention(
-        query[:1, :1], memory[:1, :1], target[:1, :1]
-    ).soft().sum().backward()  # loads what is loaded lazily
+    small = attention(query[:1, :1], memory[:1, :1], target[:1, :1])
+    small.soft().sum().backward()  # loads what PyTorch loads lazily
     attention.zero_grad()
     before, start = resident(), time.perf_counter()
     latent = attention(query, memory, target)
@@ -68,7 +67,7 @@ def main() -> int:
         print(
             f"{way}: {highest:.0f} MB, {100 * highest / dense:.0f} % of that, {seconds:.1f} s on one thread ({words})"
         )
-    print(f"limit {LIMIT} MB: {'kept' if worst < LIMIT else 'EXCEEDED'}")
+    print(f"limit {LIMIT} MB: {'met' if worst < LIMIT else 'EXCEEDED'}")
     return 0 if worst < LIMIT else 1
 
 

@@ -1,9 +1,9 @@
-"""AER on 100 Europarl pairs with human links, both directions and joined, after training on unlabelled text.
+"""AER on 100 Europarl pairs with human links after training on unlabelled text, one direction and symmetrised.
 
     python benchmarks/europarl_alignment.py CORPORA OUT [--set training.epochs=4 ...]
 
-CORPORA holds europarl-20k/ and gold-de-en/. Trains one run a direction (resumes where it stopped), aligns with
-prior, inferred and posterior, and prints a table in Markdown.
+CORPORA holds europarl-20k/ and gold-de-en/. Trains one run per direction (or resumes it), aligns with prior,
+inferred and posterior distributions, and prints a table in Markdown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ VALID = 300
 
 
 def prepare(corpora: Path, out: Path) -> Path:
-    """Training text with the gold sentences added unlabelled, and a held-out piece for validation."""
+    """Write training text that includes the gold sentences without links, and a held-out part for validation."""
     folder = out / "data"
     folder.mkdir(parents=True, exist_ok=True)
     for side in ("de", "en"):
@@ -42,7 +42,7 @@ def latentalign(*arguments: object) -> str:
 
 
 def train(folder: Path, run: Path, source: str, target: str, overrides: list[str]) -> dict[str, object]:
-    """One direction."""
+    """Train one direction; the figures of the best model."""
     files = [
         f"data.{split}.{side}={folder / f'{name}.{language}'}"
         for split, name in (("train", "train"), ("valid", "valid"), ("test", "gold"))

@@ -1,4 +1,4 @@
-"""Five objectives side by side: of the members that carry the key asked for, one, unseen, decides the output."""
+"""Five objectives on a lookup task: one unobserved member among those with the requested key decides the output."""
 
 import sys
 
@@ -14,7 +14,7 @@ KEYS, SYMBOLS, MEMBERS, SIZE, STEPS = 3, 12, 6, 4, 150
 
 
 def lookup(n, look):
-    """Keys asked for, sources of (key, noisy look of a symbol), and the symbol of one matching member."""
+    """Requested keys, sources of (key, noisy embedding of a symbol), and the symbol of one matching member."""
     key, symbol = torch.randint(KEYS, (n, MEMBERS)), torch.randint(SYMBOLS, (n, MEMBERS))
     asked = key.gather(1, torch.randint(MEMBERS, (n, 1)))
     chosen = (key == asked).float().multinomial(1)
@@ -23,11 +23,11 @@ def lookup(n, look):
 
 
 def train(name):
-    """Held-out log-likelihood after every ten steps, and the entropy of the prior at the end."""
+    """Held-out log-likelihood after every ten steps, and the final entropy of the prior."""
     torch.manual_seed(1)
     objective, test = OBJECTIVES[name](), lookup(1000, look := torch.randn(SYMBOLS, SIZE))
     model, curve = LatentAttention(KEYS, KEYS + SIZE, SYMBOLS, hidden=64, inference=False), []
-    network = BilinearScore(KEYS + SYMBOLS, KEYS + SIZE)  # q's own: it sees the output as well
+    network = BilinearScore(KEYS + SYMBOLS, KEYS + SIZE)  # the score of q, which also sees the output
     adam = torch.optim.Adam([*model.parameters(), *network.parameters()], 0.02)
     for step in progress.track(range(STEPS), f"{name:<18}"):
         query, memory, target = lookup(128, look)

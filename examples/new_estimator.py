@@ -30,7 +30,7 @@ class Systematic(Expectation):
 
 def main(plot):
     torch.manual_seed(0)
-    copies, members = 20_000, 5  # one problem many times over: a batch is many independent draws
+    copies, members = 20_000, 5  # many copies of one problem: a batch is many independent draws
     log_f = torch.rand(members, dtype=torch.float64).log()
     scores = torch.randn(members, dtype=torch.float64).expand(copies, -1).clone().requires_grad_()
 

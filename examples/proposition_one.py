@@ -1,7 +1,7 @@
-"""Proposition 1 drawn: how far soft attention is from the latent model, and what bounds it.
+"""Proposition 1 as a plot: the distance between soft attention and the latent model, and its bounds.
 
-|p - p_soft| <= c/2 (1 - sum p^2) <= c with c the curvature of f: proven for a linear head, and for one with a
-hidden layer estimated at the points that the proof visits.
+|p - p_soft| <= c/2 (1 - sum p^2) <= c, where c is the curvature of f. For a linear head, c is proven. For a head with a
+hidden layer, c is estimated at the points that the proof visits.
 """
 
 import sys
@@ -15,7 +15,7 @@ ROWS, MEMBERS, SIZE, OUTPUTS = 300, 5, 4, 6
 
 
 def measure(head):
-    """The gap of random sources, priors and outputs under one head; sources of many sizes, so that c varies."""
+    """The gap of random sources, priors and outputs with one head. Sources differ in scale, so that c varies."""
     query = torch.randn(ROWS, 2, dtype=torch.float64)
     size = torch.logspace(-1, 1, ROWS, dtype=torch.float64).view(-1, 1, 1)
     memory = size * torch.randn(ROWS, MEMBERS, SIZE, dtype=torch.float64)

@@ -1,6 +1,6 @@
-"""A model with soft attention of its own, changed to latent alignment with exact marginal likelihood.
+"""From a model's own soft attention to latent alignment with exact marginal likelihood.
 
-Some members of each source carry the key that is asked for; one of them, unseen, decides the output.
+Some members of each source carry the requested key. One of them decides the output; which one is not observed.
 """
 
 import torch
@@ -13,7 +13,7 @@ KEYS, SYMBOLS, MEMBERS, SIZE = 3, 12, 6, 4
 
 
 def lookup(n, look):
-    """Keys asked for, sources of (key, noisy look of a symbol), and the symbol of one matching member."""
+    """Requested keys, sources of (key, noisy embedding of a symbol), and the symbol of one matching member."""
     key, symbol = torch.randint(KEYS, (n, MEMBERS)), torch.randint(SYMBOLS, (n, MEMBERS))
     asked = key.gather(1, torch.randint(MEMBERS, (n, 1)))
     target = symbol.gather(1, (key == asked).float().multinomial(1)).squeeze(1)

@@ -1,4 +1,4 @@
-"""Dropout whose noise costs little on a CPU."""
+"""Dropout with cheap random numbers on a CPU."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ LEVELS = 2**16
 
 
 class Dropout(nn.Dropout):
-    """`torch.nn.Dropout`, with sixteen random bits an element where PyTorch draws a number for each.
+    """`torch.nn.Dropout` with sixteen random bits per element, where PyTorch draws a whole random number.
 
-    On a CPU that is several times as fast (`python benchmarks/dropout_noise.py`). The probability of being dropped is
-    the multiple of 2^-16 nearest to `p`, and what is kept is scaled by that one, so the mean stays what it was.
+    This is several times as fast on a CPU (`python benchmarks/dropout_noise.py`). The probability of dropping
+    an element is the multiple of 2^-16 nearest to `p`. Scaling uses that probability, so the mean is unchanged.
     """
 
     def forward(self, x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
@@ -24,7 +24,7 @@ class Dropout(nn.Dropout):
 
 
 def noise(like: Float[Tensor, "*n"], dropped: int) -> Float[Tensor, "*n"]:
-    """0 with probability dropped / 2^16, and else what makes the mean 1."""
+    """Random factors: 0 with probability dropped / 2^16, otherwise the constant that makes the mean 1."""
     words = torch.empty(-(-like.numel() // 4), dtype=torch.int64, device=like.device)
     bits = words.random_(-(2**63), None).view(torch.int16)[: like.numel()]
     keep = bits >= dropped - LEVELS // 2
