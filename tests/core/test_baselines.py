@@ -137,3 +137,11 @@ def test_a_learned_baseline_is_fitted_without_touching_the_model():
     found = gradients(fit, [*p.leaves, *learned])
     assert all((grad == 0).all() for grad in found[: -len(learned)])
     assert all((grad != 0).any() for grad in found[-len(learned) :])
+
+
+def test_a_running_mean_counts_the_rewards_of_all_processes():
+    here, both = RunningMean(0.0), RunningMean(0.0)
+    both.all_reduce = lambda total: total + torch.tensor([6.0, 2.0], dtype=total.dtype)  # rewards 2 and 4
+    for running in (here, both):
+        running.update(torch.tensor([0.0, 3.0]))
+    assert (here.mean.item(), both.mean.item()) == (1.5, 2.25)
