@@ -13,7 +13,9 @@ def loss():
 def test_checkpoints_of_the_first_version_load_the_state_of_a_baseline():
     first, second = loss(), loss()
     first.objective.expectation.baseline.mean.fill_(3.0)
-    state = {n.replace("objective.expectation.baseline.", "parts.0."): t for n, t in first.state_dict().items()}
+    state = {
+        n.replace("objective.expectation.baseline.", "parts.0."): t for n, t in first.state_dict().items()
+    }
     assert "parts.0.mean" in state
     second.load_state_dict(state)
     assert second.objective.expectation.baseline.mean == 3.0
