@@ -1,10 +1,10 @@
-"""Time and memory of reading region features, relative to a training step at the paper's sizes.
+"""Reading region features beside a training step at the paper's sizes, and the memory it takes.
 
     python benchmarks/feature_reading.py FOLDER [gigabytes]
 
-Writes a features file of random numbers into FOLDER (2 GB by default) and trains a few steps of soft attention on
-random questions about its pictures. Prints the share of a step that reading takes and the growth of resident memory,
-and deletes its files.
+Writes a features file of random numbers into FOLDER (2 GB unless told), trains a few steps of soft attention on random
+questions about its pictures, prints the share of a step that is reading and how resident memory grew, and deletes
+what it wrote.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from latentalign import config as recipes
-from latentalign.data.region_features.writer import FeatureWriter
+from latentalign.data.region_features import FeatureWriter
 from latentalign.tasks.vqa.data import Corpus
 from latentalign.tasks.vqa.task import ANSWERING, VQAConfig, open_corpus
 from latentalign.training.run import Run
@@ -55,18 +55,18 @@ def write_questions(folder: Path, pictures: int) -> None:
 
 
 def write_features(path: Path, pictures: int) -> None:
-    """Write random features of so many pictures."""
+    """As many pictures as make the file large."""
     random = np.random.default_rng(0)
     block = random.standard_normal((REGIONS, SIZE)).astype(np.float32)
     boxes = np.tile(np.float32([0, 0, 1, 1]), (REGIONS, 1))
     with FeatureWriter(path, layout="random") as writer:
         for image in range(pictures):
             writer.add(image, np.roll(block, image, axis=1), boxes)
-    os.sync()  # reading a file is slower while it is still being written to disk
+    os.sync()  # a file that is still being written to disk reads slower than one that is there
 
 
 def resident() -> float:
-    """Resident memory of this process in MB."""
+    """Megabytes of this process that are in memory now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 
@@ -108,10 +108,10 @@ def measure(folder: Path, features: Path) -> None:
         reading.append(between - before)
         stepping.append(time.perf_counter() - before)
         memory.append(resident())
-    reading, stepping = reading[1:], stepping[1:]  # the first step includes one-time work
+    reading, stepping = reading[1:], stepping[1:]  # the first does some things for the first time
     share = sum(reading) / sum(stepping)
     before = resident()
-    for start in range(0, len(usable), 256):  # every picture that has a question
+    for start in range(0, len(usable), 256):  # every picture that is asked about
         index = usable[start : start + 256]
         corpus.batch(index, answers[index])
     print(f"features file: {features.stat().st_size / 2**30:.2f} GB, {len(corpus.features)} pictures")

@@ -126,15 +126,6 @@ def default_value(model: BaseModel, key: str) -> Any:
     return None if field.is_required() else to_jsonable_python(field.get_default(call_default_factory=True))
 
 
-def peek(recipe: Path | str) -> dict[str, Any]:
-    """The tables of a recipe, not validated. New code calls `read_recipe`, which reads the file only once."""
-    return read_recipe(recipe).table
-
-
-shipped, flattened, default_of = shipped_recipes, flatten, default_value
-"""Former names."""
-
-
 def _shipped_folder() -> Traversable:
     return resources.files("latentalign") / "recipes"
 

@@ -12,7 +12,6 @@ from typing import IO
 
 from latentalign.errors import InputError
 from latentalign.storage import explain_read_errors, open_input
-from latentalign.storage import fingerprint as fingerprint  # former place
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

@@ -3,12 +3,10 @@
 import errno
 import hashlib
 import json
-import math
 import os
 import pickle
 import random
 import shutil
-import subprocess
 from collections import namedtuple
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,27 +21,9 @@ from latentalign.errors import CheckpointError, StorageError
 from latentalign.storage import read_tensors, write_tensors
 from latentalign.training import checkpoint
 from latentalign.training.checkpoint import load, save
+from support.disk import Interrupt, content, damages, files_of, killed_at, same_tensors
 
 Usage = namedtuple("Usage", "total used free")
-
-
-def content(seed: int):
-    generator = torch.Generator().manual_seed(seed)
-    model = {
-        "weight": torch.randn(3, 5, generator=generator),
-        "half": torch.randn(4, generator=generator).bfloat16(),
-        "count": torch.tensor([seed, -(2**62)]),
-        "scalar": torch.tensor(float(seed)),
-        "empty": torch.zeros(0, 7),
-        "mask": torch.tensor([True, False]),
-    }
-    model["tied"] = model["weight"]
-    model["transposed"] = model["weight"].t()
-    optimizer = {f"{i}.{name}": torch.randn(2, generator=generator) for i in range(2) for name in ("m", "v")}
-    documents = {
-        "progress": {"step": seed, "best": math.inf, "words": ["ü\u2028", "\udc80"], "x": 0.1 + seed}
-    }
-    return {"tensors": {"model": model, "optimizer": optimizer}, "documents": documents}
 
 
 def same(loaded: checkpoint.Loaded, seed: int) -> bool:
@@ -55,27 +35,11 @@ def same(loaded: checkpoint.Loaded, seed: int) -> bool:
     )
 
 
-def same_tensors(a, b) -> bool:
-    return a.keys() == b.keys() and all(a[k].dtype == b[k].dtype and torch.equal(a[k], b[k]) for k in a)
-
-
-def files_of(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
 def assert_only_one_save_is_left(folder: Path) -> None:
     names = sorted(os.listdir(folder))
     assert names[0] == "current.json"
     assert len(names) == 2
     assert names[1].startswith("save-")
-
-
-def damages(data: bytes):
-    """64 truncations and 64 single flipped bits, spread over the whole of a file."""
-    for i in range(64):
-        yield data[: len(data) * i // 64]
-        where = (len(data) - 1) * i // 63
-        yield data[:where] + bytes([data[where] ^ 1 << i % 8]) + data[where + 1 :]
 
 
 def test_what_is_saved_is_loaded(tmp_path):
@@ -235,69 +199,6 @@ def test_names_that_could_leave_the_folder_are_refused(tmp_path):
 # --- interruptions --------------------------------------------------------------------------------------
 
 
-class Interrupt:
-    """Runs `strike` in place of the n-th call that changes the disk; a struck write leaves half its bytes."""
-
-    def __init__(self, n: int, strike, *, deletions: bool):
-        self.left, self.strike, self.deletions = n, strike, deletions
-
-    def count(self) -> bool:
-        self.left -= 1
-        return self.left == 0
-
-    def install(self, patch: pytest.MonkeyPatch) -> None:
-        for name in ("fsync", "replace", "mkdir", *(("unlink", "rmdir") if self.deletions else ())):
-            patch.setattr(os, name, self.wrap(getattr(os, name)))
-        patch.setattr(storage, "open", self.open, raising=False)
-
-    def wrap(self, function):
-        def struck(*args, **kwargs):
-            if self.count():
-                self.strike()
-            return function(*args, **kwargs)
-
-        return struck
-
-    def open(self, path, mode):
-        file = self.wrap(open)(path, mode)
-        write = file.write
-
-        class Struck:
-            def __enter__(_):
-                return _
-
-            def __exit__(_, *error):
-                file.close()
-
-            def write(_, data):
-                if self.count():
-                    write(data[: len(data) // 2])
-                    file.flush()
-                    self.strike()
-                write(data)
-
-            flush, fileno = file.flush, file.fileno
-
-        return Struck()
-
-
-def killed_at(n: int, action) -> bool:
-    """Whether a child process that runs `action` was killed at its n-th change of the disk."""
-    if not hasattr(os, "fork"):
-        pytest.skip("kills a forked process")
-    child = os.fork()
-    if child == 0:
-        try:
-            Interrupt(n, lambda: os._exit(9), deletions=True).install(pytest.MonkeyPatch())
-            action()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code in (0, 9)
-    return code == 9
-
-
 @pytest.mark.parametrize("first", [False, True])
 def test_a_kill_at_any_instant_leaves_the_old_or_the_new_checkpoint(tmp_path, first):
     if not first:
@@ -398,77 +299,6 @@ def test_a_damaged_pointer_deletes_nothing_until_a_new_save_is_complete(tmp_path
     save(tmp_path, **content(3))
     assert same(load(tmp_path), 3)
     assert_only_one_save_is_left(tmp_path)
-
-
-# --- single files ---------------------------------------------------------------------------------------
-
-
-def test_checked_tensors_come_back_with_their_metadata(tmp_path):
-    path, tensors = tmp_path / "model.safetensors", content(1)["tensors"]["model"]
-    metadata = {"config": "a = 'ü'\n", "version": "1", **{str(i): "x" * i for i in range(9)}}
-    write_tensors(path, tensors, metadata)
-    assert same_tensors(read_tensors(path)[0], tensors)
-    assert read_tensors(path)[1] == metadata
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.safetensors", "model.safetensors.sha256"]
-    with safetensors.safe_open(path, framework="pt") as file:
-        assert file.metadata() == metadata
-    write_tensors(path, tensors, {})
-    assert read_tensors(path)[1] == {}
-    if shutil.which("sha256sum"):
-        subprocess.run(["sha256sum", "-c", "--strict", f"{path.name}.sha256"], cwd=tmp_path, check=True)
-
-
-def test_the_same_content_gives_the_same_bytes(tmp_path):
-    tensors, metadata = content(1)["tensors"]["model"], {str(i): str(i) for i in range(20)}
-    for i in range(4):
-        write_tensors(tmp_path / f"{i}", tensors, metadata)
-    assert len({(tmp_path / f"{i}").read_bytes() for i in range(4)}) == 1
-
-
-def test_any_damage_to_checked_tensors_is_named(tmp_path):
-    path = tmp_path / "model.safetensors"
-    write_tensors(path, content(1)["tensors"]["model"], {"a": "b"})
-    for damaged in files_of(tmp_path):
-        good = damaged.read_bytes()
-        for bad in damages(good):
-            damaged.write_bytes(bad)
-            with pytest.raises(CheckpointError, match="checksum mismatch") as caught:
-                read_tensors(path)
-            assert str(path) in str(caught.value)
-        damaged.unlink()
-        with pytest.raises(CheckpointError, match="missing"):
-            read_tensors(path)
-        damaged.write_bytes(good)
-
-
-def test_a_kill_leaves_the_old_or_the_new_checked_tensors(tmp_path):
-    path, killed, n = tmp_path / "model.safetensors", True, 0
-    old, new = content(1)["tensors"]["model"], content(2)["tensors"]["model"]
-    while killed:
-        n += 1
-        write_tensors(path, old, {})
-        killed = killed_at(n, lambda: write_tensors(path, new, {}))
-        tensors, _ = read_tensors(path)
-        assert same_tensors(tensors, old) or (n > 4 and same_tensors(tensors, new))
-    assert n > 12
-    assert len(files_of(tmp_path)) == 2
-
-
-def test_single_files_are_replaced_whole_or_not_at_all(tmp_path):
-    path, killed, n = tmp_path / "card.json", True, 0
-    while killed:
-        n += 1
-        storage.write_json(path, {"a": [1]})
-        killed = killed_at(n, lambda: storage.write_json(path, {"b": "ü" * 99}))
-        assert json.loads(path.read_bytes()) in ({"a": [1]}, {"b": "ü" * 99})
-    assert n > 4
-    storage.write_bytes(path, b"x")
-    assert path.read_bytes() == b"x"
-    assert files_of(tmp_path) == [path]
-    with pytest.raises(ValueError, match="JSON compliant"):
-        storage.write_json(path, {"ppl": math.nan})
-    with pytest.raises(StorageError, match="absent"):
-        storage.write_bytes(tmp_path / "absent" / "file", b"")
 
 
 # --- random numbers -------------------------------------------------------------------------------------

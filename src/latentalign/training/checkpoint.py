@@ -46,8 +46,6 @@ _SAVE = re.compile(r"save-(\d{8})")
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\.(safetensors|json)")
 _SEAL_END = b'"\n}\n'
 T = TypeVar("T")
-write_bytes_atomic, write_json_atomic, writing = storage.write_bytes, storage.write_json, explain_write_errors
-"""Former names; new code uses `latentalign.storage`."""
 
 
 @dataclass(frozen=True)
