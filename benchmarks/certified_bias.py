@@ -15,7 +15,8 @@ import torch
 
 from latentalign.core.kernels.certified import certified_marginal
 from latentalign.tasks.nmt.data import build_cache
-from latentalign.tasks.nmt.task import Trained, evaluation_batches
+from latentalign.tasks.nmt.task import TRANSLATION
+from latentalign.tasks.nmt.training_data import evaluation_batches
 
 WAYS = [(t, tail) for t in (0.1, 0.01, 0.001) for tail in ("enumerate", "sample")]
 
@@ -23,16 +24,16 @@ WAYS = [(t, tail) for t in (0.1, 0.01, 0.001) for tail in ("enumerate", "sample"
 @torch.no_grad()
 def main() -> None:
     torch.manual_seed(0)
-    trained = Trained.load(Path(sys.argv[1]))
+    trained = TRANSLATION.load(Path(sys.argv[1]))
     cache = trained.run.cache / "valid"
-    corpus = build_cache(trained.tokenizer, trained.config.data.valid, cache, max_length=None)
+    corpus = build_cache(trained.vocabulary, trained.config.data.valid, cache, max_length=None)
     below: dict[tuple[float, str], list[torch.Tensor]] = {way: [] for way in WAYS}
     visited = dict.fromkeys(WAYS, 0)
     tokens = 0
     for batch in evaluation_batches(corpus):
         latent = trained.model.latent(batch)
         exact = latent.log_marginal(latent.prior.enumerate())
-        tokens += batch.tokens
+        tokens += batch.queries
         for way in WAYS:
             found = certified_marginal(latent, way[0], tail=way[1])
             below[way].append((exact - found.value)[batch.target_mask].double())

@@ -19,7 +19,7 @@ from latentalign import config as recipes
 from latentalign.data import demo
 from latentalign.tasks.nmt.baselines import diagonal_links, train_ibm1
 from latentalign.tasks.nmt.links import Gold, score
-from latentalign.tasks.nmt.task import NMTConfig
+from latentalign.tasks.nmt.recipe import NMTConfig
 
 
 def control(out: Path, splits: dict[str, list[demo.Pair]], overrides: list[str]) -> dict[str, float]:

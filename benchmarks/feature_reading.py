@@ -22,7 +22,9 @@ import numpy as np
 from latentalign import config as recipes
 from latentalign.data.region_features import FeatureWriter
 from latentalign.tasks.vqa.data import Corpus
-from latentalign.tasks.vqa.task import ANSWERING, VQAConfig, open_corpus
+from latentalign.tasks.vqa.recipe import VQAConfig
+from latentalign.tasks.vqa.task import ANSWERING
+from latentalign.training.distributed import World
 from latentalign.training.run import Run
 
 REGIONS, SIZE, QUESTIONS = 36, 2048, 4096
@@ -91,12 +93,11 @@ def measure(folder: Path, features: Path) -> None:
     config = recipes.load("vqa/vqa2", VQAConfig, [*settings, "data.valid.part=all", "objective.name=soft"])
     run = Run(folder / "run")
     run.folder.mkdir(exist_ok=True)
-    ANSWERING.prepare(config, run)
-    vocabulary = ANSWERING.vocabulary(run)
-    corpus: Corpus = open_corpus(config, vocabulary, config.data.train)
-    model = ANSWERING.model(config, vocabulary, run)
+    data = ANSWERING.prepare(config, run, World())
+    corpus: Corpus = data.train
+    model = ANSWERING.build_model(config, data.vocabulary)
     objective = config.objective.build()
-    answers = corpus.drawn(0, 0)
+    answers = corpus.draw_answers(0, 0)
     usable = corpus.answerable
     reading, stepping, memory = [], [], []
     for start in range(0, 4 * 512, 512):

@@ -92,17 +92,17 @@ def follow(work: Callable[[], Any]) -> CallPath:
 def training_forward(run: Path) -> Callable[[], Any]:
     """The forward pass of model and objective for one batch."""
     from latentalign.tasks.nmt.data import Batch
-    from latentalign.tasks.nmt.task import Trained
+    from latentalign.tasks.nmt.task import TRANSLATION
+    from latentalign.training.loss import LossModule
     from latentalign.training.objective import ObjectiveConfig
-    from latentalign.training.session import LossModule
 
-    model = Trained.load(run).model.train()
+    model = TRANSLATION.load(run).model.train()
     loss = LossModule(model, ObjectiveConfig(name="variational-sample").build())
     source, target = torch.randint(4, 40, (3, 6)), torch.randint(4, 40, (3, 5))
     source_mask = torch.tensor([[6], [4], [3]]) > torch.arange(6)
     target_mask = torch.tensor([[5], [5], [2]]) > torch.arange(5)
     batch = Batch(source, source_mask, target, target_mask, torch.arange(3))
-    return lambda: loss((batch, None))
+    return lambda: loss(batch)
 
 
 def translate_command(run: Path) -> None:

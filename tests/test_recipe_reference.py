@@ -9,8 +9,8 @@ from pydantic import Field
 from latentalign import config
 from latentalign.config import Section
 from latentalign.recipe_reference import REQUIRED, UNSET, RecipeKey, recipe_keys, recipe_tables
-from latentalign.tasks.nmt.task import NMTConfig
-from latentalign.tasks.vqa.task import VQAConfig
+from latentalign.tasks.nmt.recipe import NMTConfig
+from latentalign.tasks.vqa.recipe import VQAConfig
 
 MODELS = {"nmt": NMTConfig, "vqa": VQAConfig}
 

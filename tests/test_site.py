@@ -9,8 +9,8 @@ from typer.main import get_command
 from latentalign import OBJECTIVES
 from latentalign.cli.main import app
 from latentalign.recipe_reference import recipe_keys
-from latentalign.tasks.nmt.task import NMTConfig
-from latentalign.tasks.vqa.task import VQAConfig
+from latentalign.tasks.nmt.recipe import NMTConfig
+from latentalign.tasks.vqa.recipe import VQAConfig
 
 GENERATORS = Path(__file__).resolve().parents[1] / "docs" / "_generate"
 

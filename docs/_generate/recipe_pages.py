@@ -9,8 +9,8 @@ from pydantic import BaseModel
 
 from latentalign import OBJECTIVES
 from latentalign.recipe_reference import REQUIRED, UNSET, RecipeTable, recipe_tables
-from latentalign.tasks.nmt.task import NMTConfig
-from latentalign.tasks.vqa.task import VQAConfig
+from latentalign.tasks.nmt.recipe import NMTConfig
+from latentalign.tasks.vqa.recipe import VQAConfig
 
 INTRODUCTION = """\
 # Recipes

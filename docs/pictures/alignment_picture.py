@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentalign.storage import write_text
-from latentalign.tasks.nmt.details import shown_pairs
+from latentalign.tasks.nmt.details import describe_pairs
 from latentalign.tasks.nmt.link_formats import read_gold
-from latentalign.tasks.nmt.task import Trained
+from latentalign.tasks.nmt.recipe import TrainedTranslator
+from latentalign.tasks.nmt.task import TRANSLATION
 from latentalign.textfiles import read_parallel
 
 Matrix = NDArray[np.float64]
@@ -53,7 +54,7 @@ WORDS = range(6, 10)
 MOST_CANDIDATES = 400
 
 
-def choose_pair(trained: Trained) -> tuple[dict[str, Any], frozenset[tuple[int, int]]]:
+def choose_pair(trained: TrainedTranslator) -> tuple[dict[str, Any], frozenset[tuple[int, int]]]:
     """A short test pair with reordering whose posterior agrees with the gold links and is surer than the prior."""
     split = trained.config.data.test or trained.config.data.valid
     pairs = list(read_parallel(split.source, split.target))
@@ -62,7 +63,7 @@ def choose_pair(trained: Trained) -> tuple[dict[str, Any], frozenset[tuple[int, 
     chosen = short[:MOST_CANDIDATES]
     if not chosen:
         raise SystemExit("no test pair is short enough; name one with --source and --target")
-    records = shown_pairs(trained, [pairs[i] for i in chosen], np.asarray)
+    records = describe_pairs(trained, [pairs[i] for i in chosen], np.asarray)
     links = [gold[i].sure if gold is not None else frozenset() for i in chosen]
     best = max(range(len(chosen)), key=lambda n: quality(records[n], links[n]))
     return records[best], links[best]
@@ -154,14 +155,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--source", help="a source sentence; chosen automatically if absent")
     parser.add_argument("--target", help="its translation")
     options = parser.parse_args(arguments)
-    trained = Trained.load(options.run)
+    trained = TRANSLATION.load(options.run)
     if (options.source is None) != (options.target is None):
         parser.error("--source and --target belong together")
     gold: frozenset[tuple[int, int]] = frozenset()
     if options.source is None:
         record, gold = choose_pair(trained)
     else:
-        (record,) = shown_pairs(trained, [(options.source, options.target)], np.asarray)
+        (record,) = describe_pairs(trained, [(options.source, options.target)], np.asarray)
     write_text(options.out, draw(record, gold))
     print(f"{' '.join(record['source'])} / {' '.join(record['target'])}")
 

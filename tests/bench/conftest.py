@@ -6,7 +6,8 @@ import pytest
 
 from latentalign import config as recipes
 from latentalign.data import demo
-from latentalign.tasks.nmt.task import NMTConfig, train
+from latentalign.tasks.nmt.recipe import NMTConfig
+from latentalign.tasks.nmt.task import TRANSLATION
 from latentalign.training.run import Run
 
 SIZES = [
@@ -33,5 +34,7 @@ def toy_run(tmp_path_factory) -> Path:
         for split in ("train", "valid", "test")
         for key, end in (("source", "de"), ("target", "en"))
     ]
-    train(recipes.load("nmt/demo", NMTConfig, [*files, *SIZES]), Run(out), resume=False, overwrite=False)
+    TRANSLATION.train(
+        recipes.load("nmt/demo", NMTConfig, [*files, *SIZES]), Run(out), resume=False, overwrite=False
+    )
     return out

@@ -49,12 +49,12 @@ def test_spread_takes_middles_of_equal_parts():
 def test_the_preset_has_the_sizes_of_its_name():
     preset = PRESETS["multi30k"]
     assert preset.vocabulary == 7900
-    task = preset.task(ObjectiveConfig(name="variational-sample"))
-    shapes = {name: tuple(p.shape) for name, p in task.module.model.named_parameters()}
+    data, module = preset.problem(ObjectiveConfig(name="variational-sample"))
+    shapes = {name: tuple(p.shape) for name, p in module.model.named_parameters()}
     assert shapes["head.output.weight"] == (7900, 256)
     assert shapes["source_embedding.weight"] == shapes["target_embedding.weight"] == (7900, 256)
     assert shapes["inference.source.forwards.0.from_hidden.weight"] == (1024, 256)
-    widths = [int(task.batch(key)[0].source.shape[1]) for key in task.epoch(0)]
-    pads = [float((~task.batch(key)[0].source_mask).float().mean()) for key in task.epoch(0)]
+    widths = [int(data.load_batch(key).source.shape[1]) for key in data.batch_keys(0)]
+    pads = [float((~data.load_batch(key).source_mask).float().mean()) for key in data.batch_keys(0)]
     assert len(widths) == 100
     assert np.mean(pads) < 0.02  # bucketed by length

@@ -37,7 +37,7 @@ def test_every_row_is_measured_on_the_same_batches(monkeypatch):
 def test_a_turn_is_whole_passes_and_lasts_as_long_as_asked(monkeypatch):
     one = training("soft")
     seen = recorded(monkeypatch)
-    tokens = sum(one.trainer.task.batch(key)[0].tokens for key in one.keys)
+    tokens = sum(one.trainer.data.load_batch(key).queries for key in one.keys)
     speed = one.turn(0.05)
     assert len(seen) % 2 == 0
     assert speed * 0.05 <= tokens * len(seen) / 2  # whatever the speed, no less than the time asked for
@@ -45,16 +45,16 @@ def test_a_turn_is_whole_passes_and_lasts_as_long_as_asked(monkeypatch):
 
 def test_tokens_are_those_of_the_target_without_padding():
     one = training("soft", batches=20)
-    batches = [one.trainer.task.batch(key)[0] for key in one.keys]
+    batches = [one.trainer.data.load_batch(key) for key in one.keys]
     assert any((~b.target_mask).any() for b in batches)
-    lengths = one.trainer.task.train.lengths("target")
+    lengths = one.trainer.data.train.lengths("target")
     expected = sum(int((lengths[key] + 1).sum()) for key in one.keys)
     assert sum(one.trainer.update([key]).queries for key in one.keys) == expected
 
 
 def test_batches_are_spread_over_the_lengths():
     one = training("soft", batches=4)
-    lengths = one.trainer.task.train.lengths("source")
+    lengths = one.trainer.data.train.lengths("source")
     means = [lengths[key].mean() for key in one.keys]
     assert means == sorted(means)
     assert means[0] < lengths.mean() < means[-1]
@@ -62,9 +62,9 @@ def test_batches_are_spread_over_the_lengths():
 
 def test_updates_do_not_move_the_model():
     one = training("variational-sample")
-    before = [p.detach().clone() for p in one.trainer.task.module.parameters()]
+    before = [p.detach().clone() for p in one.trainer.module.parameters()]
     one.turn(0.0)
-    after = list(one.trainer.task.module.parameters())
+    after = list(one.trainer.module.parameters())
     assert all(p.grad is not None for p in after)
     assert all(torch.allclose(a, b, atol=1e-7) for a, b in zip(before, after, strict=True))
 
@@ -101,8 +101,8 @@ def test_every_sentence_is_translated_once_in_batches(monkeypatch):
 def test_a_run_is_measured_with_its_own_model_and_data(toy_run):
     run = TrainedRun(toy_run)
     one = training("variational-sample", run)
-    tensors = run.task(parse_row("soft")).module.model.state_dict()
-    own = one.trainer.task.module.model.state_dict()
+    tensors = run.problem(parse_row("soft"))[1].model.state_dict()
+    own = one.trainer.module.model.state_dict()
     assert all(torch.equal(own[name], tensor) for name, tensor in tensors.items())
     assert "inference.score.from_memory.weight" in own
     assert {len(key) for key in one.keys} == {16}
@@ -113,7 +113,7 @@ def test_a_run_is_measured_with_its_own_model_and_data(toy_run):
 @pytest.mark.slow
 def test_certified_rows_say_how_many_members_they_visit(toy_run):
     one = training("marginal:tolerance=0.01", TrainedRun(toy_run))
-    lengths = one.trainer.task.train.lengths("source")
+    lengths = one.trainer.data.train.lengths("source")
     assert 1 <= one.counts()["visited"] <= max(lengths[key].max() for key in one.keys)
     assert "visited" not in training("marginal", TrainedRun(toy_run)).counts()
 

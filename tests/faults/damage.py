@@ -36,11 +36,11 @@ def as_training(run: Path) -> dict[str, str]:
 
     def instead(self: Trainer) -> Any:
         slots = {f"{i}.{k}": t for i, s in self.optimizer.state_dict()["state"].items() for k, t in s.items()}
-        stands["module"] = tensors_sha256(dict(self.task.module.state_dict()))
+        stands["module"] = tensors_sha256(dict(self.module.state_dict()))
         stands["optimizer"] = tensors_sha256(slots)
         stands["position"] = json.dumps([vars(self.position), vars(self.schedule)])
         stands["batches"] = tensors_sha256(
-            {f"{i}.{f}": getattr(self.task.batch(key)[0], f) for i, key in enumerate(self.task.epoch(0)[:5])
+            {f"{i}.{f}": getattr(self.data.load_batch(key), f) for i, key in enumerate(self.data.batch_keys(0)[:5])
              for f in ("source", "target")}
         )  # fmt: skip
         return self.schedule
@@ -48,7 +48,7 @@ def as_training(run: Path) -> dict[str, str]:
     train, Trainer.train = Trainer.train, instead
     try:
         config = recipes.load(run.parent / "recipe.toml", nmt.NMTConfig, OPTIONS)
-        nmt.train(config, Run(run), resume=True, overwrite=False)
+        nmt.TRANSLATION.train(config, Run(run), resume=True, overwrite=False)
     finally:
         Trainer.train = train
     return stands
@@ -56,11 +56,11 @@ def as_training(run: Path) -> dict[str, str]:
 
 def as_model(run: Path) -> dict[str, str]:
     """What `evaluate` and `translate` would compute with."""
-    trained = nmt.Trained.load(run)
+    trained = nmt.TRANSLATION.load(run)
     return {
         "model": tensors_sha256(dict(trained.model.state_dict())),
         "config": recipes.dump(trained.config),
-        "tokenizer": trained.tokenizer.fingerprint(),
+        "tokenizer": trained.vocabulary.fingerprint(),
     }
 
 

@@ -32,7 +32,7 @@ from latentalign.cli.main import main
 from latentalign.data import demo
 from latentalign.errors import CheckpointError
 from latentalign.tasks.nmt.data import Batches, build_cache, collate
-from latentalign.tasks.nmt.task import NMTConfig
+from latentalign.tasks.nmt.recipe import NMTConfig
 from latentalign.tasks.nmt.tokenizer import Tokenizer
 from latentalign.training import checkpoint
 from latentalign.training.loop import Trainer

@@ -103,7 +103,7 @@ def trained_parameters(lab: Lab, *options: str) -> list[str]:
     found: list[str] = []
 
     def look(trainer: Trainer) -> None:
-        found.extend(n for n, p in trainer.task.module.named_parameters() if p.grad is not None)
+        found.extend(n for n, p in trainer.module.named_parameters() if p.grad is not None)
 
     with suppress(SystemExit):
         before_step(2, look, lab.train(lab.path("looked"), *options, "training.max_steps=2"))()
@@ -115,7 +115,7 @@ def poison(parameter: str) -> Callable[[Trainer], None]:
 
     def strike(trainer: Trainer) -> None:
         with torch.no_grad():
-            trainer.task.module.get_parameter(parameter).fill_(float("nan"))
+            trainer.module.get_parameter(parameter).fill_(float("nan"))
 
     return strike
 

@@ -16,7 +16,7 @@ from fuzz.damage import hostile
 from fuzz.fuzzer import Reader, write_file
 from fuzz.text_readers import texts
 from latentalign import config
-from latentalign.tasks.nmt.task import NMTConfig
+from latentalign.tasks.nmt.recipe import NMTConfig
 from latentalign.tasks.nmt.tokenizer import Tokenizer, TokenizerConfig
 from latentalign.training import checkpoint
 from latentalign.training.run import Run

@@ -17,7 +17,7 @@ from latentalign.config import Section
 from latentalign.errors import CheckpointError, InputError
 from latentalign.storage import fingerprint
 from latentalign.tasks.nmt.link_formats import read_gold, read_links
-from latentalign.tasks.nmt.task import NMTConfig
+from latentalign.tasks.nmt.recipe import NMTConfig
 from latentalign.tasks.nmt.tokenizer import Tokenizer
 from latentalign.textfiles import count_lines, read_lines
 from latentalign.training.run import Run

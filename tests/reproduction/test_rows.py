@@ -18,7 +18,7 @@ from latentalign.reproduction.results import read_results
 from latentalign.reproduction.rows import train_rows
 from latentalign.reproduction.tables import failures_table, markdown
 from latentalign.reproduction.terminal import show_table
-from latentalign.tasks.nmt.task import NMTConfig
+from latentalign.tasks.nmt.recipe import NMTConfig
 
 SOFT, MARGINAL = Row("soft", "soft"), Row("marginal", "marginal")
 EXPERIMENT = Experiment(

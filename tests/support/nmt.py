@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from latentalign import config as recipes
-from latentalign.tasks.nmt.task import NMTConfig
+from latentalign.tasks.nmt.recipe import NMTConfig
 
 SIZES = [
     "model.embedding=16",

@@ -9,7 +9,6 @@ from statistics import median
 from typing import Any
 
 import torch
-from torch import nn
 
 from latentalign.bench.counting import count_operations
 from latentalign.bench.sentences import FixedLength, evenly_spaced
@@ -19,9 +18,11 @@ from latentalign.core.predictives import parse_predict
 from latentalign.tasks.nmt.decode import Translator
 from latentalign.tasks.nmt.inference_network import InferenceConfig
 from latentalign.tasks.nmt.model import ModelConfig
-from latentalign.training.loop import Trainer, TrainingConfig
+from latentalign.training.loop import Trainer
+from latentalign.training.loss import LossModule
 from latentalign.training.memory import begin_peak, peak_memory_mb
 from latentalign.training.objective import ObjectiveConfig
+from latentalign.training.recipe import TrainingConfig
 from latentalign.training.run import Run
 
 SHAPES = ((2048, 2048, 2048), (1024, 256, 7900), (512, 256, 7900))
@@ -74,15 +75,15 @@ TOY = Preset(
 )
 
 
-def trainer(task: Any, config: TrainingConfig) -> Trainer:
-    """The training loop, for single updates. They write nothing, so the run directory need not exist."""
-    return Trainer(task, Run(Path("bench")), config, metadata={})
+def build_trainer(data: Any, module: LossModule, config: TrainingConfig) -> Trainer:
+    """The training loop, for single updates: these write nothing, so the run directory need not exist."""
+    return Trainer(data, module, Run(Path("bench")), config=config, metadata={})
 
 
 def load_lazy_libraries() -> None:
     """Make PyTorch load what it loads at the first update, about 90 MB, by updating a toy model."""
-    task = TOY.task(SOFT)
-    trainer(task, TOY.training()).update(task.epoch(0)[:1])
+    data, module = TOY.problem(SOFT)
+    build_trainer(data, module, TOY.training()).update(data.batch_keys(0)[:1])
 
 
 class Training:
@@ -92,14 +93,17 @@ class Training:
         load_lazy_libraries()
         self.before = begin_peak()
         torch.manual_seed(0)
-        task, config = workload.task(objective), workload.training()
+        data, module = workload.problem(objective)
+        config = workload.training()
         torch.set_num_threads(threads)  # after the workload, which may set threads itself
-        lengths = task.train.lengths("source")
-        self.keys = evenly_spaced(sorted(task.epoch(0), key=lambda key: float(lengths[key].mean())), batches)
-        if any(isinstance(p, nn.UninitializedParameter) for p in task.module.parameters()):
-            with torch.no_grad():  # lazy layers of a learned baseline take their shape from a first batch
-                task.module(task.batch(self.keys[0][:2]))
-        self.trainer = trainer(task, config)
+        lengths = data.train.lengths("source")
+        self.keys = evenly_spaced(
+            sorted(data.batch_keys(0), key=lambda key: float(lengths[key].mean())), batches
+        )
+        if module.has_lazy_layers:  # they take their shape from a first batch
+            with torch.no_grad():
+                module(data.load_batch(self.keys[0][:2]))
+        self.trainer = build_trainer(data, module, config)
 
     def warm_up(self) -> None:
         """One update, so that no measured update is the first."""

@@ -10,12 +10,15 @@ from latentalign import config as recipes
 from latentalign.bench.workload import RATE, SOFT, Preset
 from latentalign.search import BeamSearch
 from latentalign.tasks.nmt.model import TranslationModel
-from latentalign.tasks.nmt.task import NMTConfig, Trained, TranslationTask, build_model
+from latentalign.tasks.nmt.recipe import NMTConfig
+from latentalign.tasks.nmt.task import TRANSLATION, build_caches
 from latentalign.tasks.nmt.tokenizer import Tokenizer
-from latentalign.tasks.nmt.translate import Settings
+from latentalign.tasks.nmt.training_data import TranslationData
+from latentalign.tasks.nmt.translate import TranslationSettings
 from latentalign.textfiles import read_lines
-from latentalign.training.loop import TrainingConfig
+from latentalign.training.loss import LossModule
 from latentalign.training.objective import ObjectiveConfig
+from latentalign.training.recipe import TrainingConfig
 from latentalign.training.run import Run
 
 
@@ -29,7 +32,7 @@ class TrainedRun:
 
     def check(self) -> None:
         """Raise if files of the run or its data cannot be used."""
-        self.task(SOFT)
+        self.problem(SOFT)
         self.translation()
 
     def config(self) -> NMTConfig:
@@ -46,15 +49,16 @@ class TrainedRun:
 
     def build(self, objective: ObjectiveConfig) -> tuple[NMTConfig, Tokenizer, TranslationModel]:
         """The trained model with the parts that an objective needs; those it lacks, such as q, are random."""
-        trained = Trained.load(self.folder)
+        trained = TRANSLATION.load(self.folder)
         config = self.config().model_copy(update={"objective": objective})
-        model = build_model(config, trained.tokenizer)
+        model = TRANSLATION.build_model(config, trained.vocabulary)
         model.load_state_dict(trained.model.state_dict(), strict=False)
-        return config, trained.tokenizer, model
+        return config, trained.vocabulary, model
 
-    def task(self, objective: ObjectiveConfig) -> TranslationTask:
+    def problem(self, objective: ObjectiveConfig) -> tuple[TranslationData, LossModule]:
         config, tokenizer, model = self.build(objective)
-        return TranslationTask(config, tokenizer, Run(self.folder).cache, model)
+        corpora = build_caches(config, tokenizer, Run(self.folder).cache)
+        return TranslationData(config, tokenizer, corpora), LossModule(model, objective.build())
 
     def translation(self) -> tuple[TranslationModel, list[list[int]]]:
         """The trained model with a categorical prior, and the test sentences, or else the validation sentences."""
@@ -64,7 +68,7 @@ class TrainedRun:
         return model, [list(one.ids) for one in encoded if one.ids]
 
     def search(self, beam: int) -> BeamSearch:
-        return Settings(beam=beam).search(self.config().search)
+        return TranslationSettings(beam=beam).search(self.config().search)
 
     def random(self) -> Preset:
         config = self.config()

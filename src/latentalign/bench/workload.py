@@ -7,16 +7,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from torch import Tensor
 
 from latentalign.bench.sentences import FixedLength, Lengths, zipf_corpus
 from latentalign.search import BeamSearch
 from latentalign.tasks.nmt.data import Batch, Batches, Corpus, collate
 from latentalign.tasks.nmt.inference_network import InferenceConfig
 from latentalign.tasks.nmt.model import ModelConfig, TranslationModel
-from latentalign.training.loop import TrainingConfig
+from latentalign.training.loss import LossModule
 from latentalign.training.objective import ObjectiveConfig
-from latentalign.training.session import LossModule
+from latentalign.training.recipe import TrainingConfig
 
 POOL = 100
 """Number of batches whose sentences are sorted by length together, as in training."""
@@ -29,8 +28,8 @@ MULTI30K = Lengths()
 class Workload(Protocol):
     """A model with sentences to train on and to translate; picklable, and the same in every process."""
 
-    def task(self, objective: ObjectiveConfig) -> Any:
-        """The task that the training loop trains."""
+    def problem(self, objective: ObjectiveConfig) -> tuple[Any, LossModule]:
+        """The data, and the model with its objective."""
 
     def training(self) -> TrainingConfig:
         """Settings of the training loop."""
@@ -71,8 +70,9 @@ class Preset:
         sizes = {"source_size": self.vocabulary, "target_size": self.vocabulary}
         return TranslationModel(self.model, distribution=built.distribution, inference=inference, **sizes)
 
-    def task(self, objective: ObjectiveConfig) -> RandomTask:
-        return RandomTask(LossModule(self.build(objective), objective.build()), self.corpus(), self.batch)
+    def problem(self, objective: ObjectiveConfig) -> tuple[RandomData, LossModule]:
+        module = LossModule(self.build(objective), objective.build())
+        return RandomData(self.corpus(), self.batch), module
 
     def training(self) -> TrainingConfig:
         return TrainingConfig(learning_rate=RATE, batch_sentences=self.batch)
@@ -94,19 +94,19 @@ class Preset:
         return {"vocabulary": self.vocabulary, "batch": self.batch, "lengths": lengths, "model": sizes}
 
 
-class RandomTask:
-    """Model, objective and random sentences for the training loop."""
+class RandomData:
+    """Random sentences as batches; the training loop asks for no more of them during single updates."""
 
-    def __init__(self, module: LossModule, corpus: Corpus, batch: int) -> None:
-        self.module, self.train, self.size = module, corpus, batch
+    def __init__(self, corpus: Corpus, batch: int) -> None:
+        self.train, self.size = corpus, batch
 
-    def epoch(self, number: int) -> Sequence[np.ndarray]:
-        return Batches(self.train, batch_sentences=self.size, pool=POOL).epoch_batches(number)
+    def batch_keys(self, epoch: int) -> Sequence[np.ndarray]:
+        return Batches(self.train, batch_sentences=self.size, pool=POOL).epoch_batches(epoch)
 
-    def batch(self, key: np.ndarray) -> tuple[Batch, Tensor | None]:
-        return collate(self.train, key), None
+    def load_batch(self, key: np.ndarray) -> Batch:
+        return collate(self.train, key)
 
-    def describe(self, key: np.ndarray) -> str:
+    def describe_batch(self, key: np.ndarray) -> str:
         return f"random sentences {key.tolist()}"
 
 

@@ -4,48 +4,43 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from latentalign.cli.common import JsonOption, warn
+from latentalign.cli.common import JsonOption, RecipeArgument, SetOption, warn
 from latentalign.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from latentalign.tasks.nmt.check import SplitReport
-
 NAME = "check-data"
 
 
 def command(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="a TOML file, or a shipped one: nmt/demo")],
-    override: Annotated[list[str] | None, typer.Option("--set", help="table.key=value, repeatable")] = None,
-    strict: Annotated[bool, typer.Option(help="end with code 2 when there are warnings")] = False,
+    recipe: RecipeArgument,
+    override: SetOption = None,
+    strict: Annotated[bool, typer.Option(help="exit with code 2 if there are warnings")] = False,
     json_wanted: JsonOption = False,
 ) -> None:
-    """Look for flaws of a recipe's text before training: shifted lines, leaks, blanks, broken characters."""
+    """Find shifted lines, leaks, blanks and broken characters before training."""
     from rich.console import Console
 
-    from latentalign import config as recipes
-    from latentalign.cli.tasks import is_vqa
+    from latentalign.cli.tasks import require_ability
+    from latentalign.config import read_recipe
     from latentalign.data.known import materialize
-    from latentalign.tasks.nmt.check import as_json, check
-    from latentalign.tasks.nmt.task import TRANSLATION, NMTConfig
+    from latentalign.tasks.registry import task_of_recipe
 
-    if is_vqa(recipe):
-        raise InputError(
-            f"{recipe}: check-data looks at parallel text; questions are checked when they are read"
-        )
-    config = recipes.load(recipe, NMTConfig, override or [])
-    materialize(recipe, TRANSLATION.needed(config))
-    reports = check(config.data)
-    result = as_json(reports)
+    source = read_recipe(recipe)
+    task = task_of_recipe(source)
+    require_ability(task, "check_data", recipe)
+    config = source.build(task.recipe, override or [])
+    materialize(recipe, task.required_file(config))
+    result = task.check_data(config)
     if json_wanted:
         print(json.dumps(result))
     else:
-        Console(file=sys.stdout).print(_table(recipe, reports))
+        Console(file=sys.stdout).print(counts_table(recipe, result["splits"]))
         for note in result["notes"]:
             print(f"note: {note}")
     for warning in result["warnings"]:
@@ -56,12 +51,13 @@ def command(
         )
 
 
-def _table(title: str, reports: dict[str, SplitReport]) -> Table:
-    """Counts of pairs, a column for each split."""
+def counts_table(title: str, splits: dict[str, dict[str, Any]]) -> Table:
+    """Counts of pairs by kind, one column per split; lists are counted."""
     from rich.table import Table
 
-    table = Table("", *reports, title=title)
-    for kind in next(iter(reports.values())).counts:
-        table.add_row(kind.replace("_", " "), *(f"{report.counts[kind]:,}" for report in reports.values()))
-    table.add_row("shifts", *(str(len(report.shifts)) for report in reports.values()))
+    table = Table("", *splits, title=title)
+    for kind in next(iter(splits.values())):
+        found = [counts[kind] for counts in splits.values()]
+        numbers = (len(x) if isinstance(x, list) else x for x in found)
+        table.add_row(kind.replace("_", " "), *(f"{number:,}" for number in numbers))
     return table

@@ -13,6 +13,14 @@ import typer
 RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="a run directory made by `latentalign train`")
 ]
+RecipeArgument = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="a TOML file, or a shipped recipe such as nmt/demo")
+]
+SetOption = Annotated[list[str] | None, typer.Option("--set", help="table.key=value; repeatable")]
+SplitOption = Annotated[str, typer.Option(help="train, valid or test")]
+PredictOption = Annotated[
+    str | None, typer.Option(help="exact, certified:TOL, kmax:K, soft or sample:N; default: the objective's")
+]
 DeviceOption = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print exactly one JSON object on stdout")]
 DoubleOption = Annotated[bool, typer.Option("--float64", help="compute in double precision")]

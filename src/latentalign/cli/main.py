@@ -61,6 +61,10 @@ def latentalign_command(
     ] = False,
 ) -> None:
     """Attention as a latent variable: train, translate, align, answer."""
+    if os.environ.get("LATENTALIGN_PLUGINS"):
+        from latentalign.tasks.registry import import_plugins
+
+        import_plugins()
 
 
 def main() -> None:

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from latentalign.cli.common import DeviceOption, warn
-from latentalign.errors import InputError
+from latentalign.cli.common import DeviceOption, SplitOption, warn
 
 NAME = "report"
 
@@ -16,26 +15,20 @@ NAME = "report"
 def command(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run directories of the same data")],
     out: Annotated[Path, typer.Option(help="the page")],
-    split: Annotated[str, typer.Option(help="train, valid or test")] = "test",
-    sentences: Annotated[int, typer.Option(help="alignments to look at", min=1)] = 50,
+    split: SplitOption = "test",
+    sentences: Annotated[int, typer.Option(help="examples on the page", min=1)] = 50,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the page")] = False,
     device: DeviceOption = "cpu",
 ) -> None:
-    """One page without network: figures of the runs, their training curves, and alignments to look at."""
-    from latentalign.cli.tasks import is_vqa_run
+    """Write one page about runs: figures, training curves and alignments."""
+    from latentalign.cli.tasks import load_run
     from latentalign.reproduction.pages import runs_page
+    from latentalign.tasks.base import evaluate_for_page, require_one_task
     from latentalign.web.pages import require_free, write_page
 
     require_free(out, overwrite=overwrite)
-    kinds = {is_vqa_run(run) for run in runs}
-    if len(kinds) > 1:
-        raise InputError("translation and question answering do not fit one page; make one for each")
-    if kinds == {True}:
-        from latentalign.tasks.vqa.experiment import EXPERIMENT
-        from latentalign.tasks.vqa.report import evaluate_run
-    else:
-        from latentalign.tasks.nmt.experiment import EXPERIMENT
-        from latentalign.tasks.nmt.report import evaluate_run
-    evaluated = [evaluate_run(run, split, sentences=sentences, device=device) for run in runs]
-    write_page(out, runs_page(EXPERIMENT, evaluated, split))
+    loaded = [load_run(run, device=device) for run in runs]
+    task = require_one_task([task for task, _ in loaded])
+    evaluated = [evaluate_for_page(task, trained, split, examples=sentences) for _, trained in loaded]
+    write_page(out, runs_page(task.experiment(), evaluated, split))
     warn(f"written: {out}")

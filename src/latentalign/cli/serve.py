@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import DeviceOption, RunArgument, warn
-from latentalign.errors import InputError
 
 NAME = "serve"
 
@@ -20,27 +19,14 @@ def command(
     features: Annotated[
         Path | None, typer.Option(help="question answering: a features file instead of the recipe's")
     ] = None,
-    images: Annotated[
-        Path | None, typer.Option(help="question answering: the folder of its pictures")
-    ] = None,
+    images: Annotated[Path | None, typer.Option(help="question answering: the folder of pictures")] = None,
     device: DeviceOption = "cpu",
 ) -> None:
-    """A page to translate and align, or to ask about pictures, with the alignments to look at; JSON for programs."""
-    from latentalign.cli.tasks import is_vqa_run
+    """Serve a page and a JSON interface for one model."""
+    from latentalign.cli.tasks import given_options, load_run
     from latentalign.web.server import listen
 
-    title = f"latentalign: {run.absolute().name}"
-    if is_vqa_run(run):
-        from latentalign.tasks.vqa.serve import served as served_answering
-        from latentalign.tasks.vqa.task import Trained as TrainedAnswering
-
-        trained = TrainedAnswering.load(run, device=device)
-        app = served_answering(trained, title, features=features, images=images)
-    else:
-        from latentalign.tasks.nmt.serve import served
-        from latentalign.tasks.nmt.task import Trained
-
-        if features or images:
-            raise InputError("--features and --images are of question answering; this run translates")
-        app = served(Trained.load(run, device=device), title)
+    task, trained = load_run(run, device=device)
+    options = given_options(task, features=features, images=images)
+    app = task.serve(trained, f"latentalign: {run.absolute().name}", options)
     listen(app, host, port, announce=warn)

@@ -1,42 +1,46 @@
-"""Which task a recipe or a run is of."""
+"""Finding the task of a run or a recipe for a command."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from latentalign import config as recipes
 from latentalign.errors import InputError
-from latentalign.training.run import Run
+
+if TYPE_CHECKING:
+    from latentalign.tasks.base import Trained
+    from latentalign.tasks.registry import AnyTask
 
 
-def is_vqa(recipe: str | Path) -> bool:
-    """Whether a recipe asks questions about pictures: its training split has them."""
-    train = recipes.read_recipe(recipe).table.get("data", {})
-    train = train.get("train", {}) if isinstance(train, dict) else {}
-    return isinstance(train, dict) and "questions" in train
+def load_run(
+    run: Path, *, device: str = "cpu", double: bool = False, ability: str | None = None
+) -> tuple[AnyTask, Trained[Any, Any, Any]]:
+    """The task and the model of a run; with an `ability`, a task that lacks it is an error."""
+    from latentalign.tasks.registry import task_of_run
+
+    task = task_of_run(run)
+    if ability is not None:
+        require_ability(task, ability, str(run))
+    return task, task.load(run, device=device, double=double)
 
 
-def craft_of(recipe: str) -> Any:
-    """What trains a recipe."""
-    if is_vqa(recipe):
-        from latentalign.tasks.vqa.task import ANSWERING
+def require_ability(task: AnyTask, ability: str, subject: str) -> None:
+    """Raise unless a task has the method behind a command that only some tasks have."""
+    from latentalign.tasks.registry import TASKS
 
-        return ANSWERING
-    from latentalign.tasks.nmt.task import TRANSLATION
-
-    return TRANSLATION
-
-
-def is_vqa_run(folder: Path) -> bool:
-    """Whether a run directory holds a question answering model; whatever is wrong with it, its reader will say."""
-    try:
-        return Run(folder).config.is_file() and is_vqa(Run(folder).config)
-    except InputError:
-        return False
+    if not hasattr(task, ability):
+        able = " or ".join(other.title for other in TASKS.values() if hasattr(other, ability))
+        command = ability.replace("_", "-")
+        raise InputError(f"{subject}: `latentalign {command}` works for {able}; this is {task.title}")
 
 
-def require_nmt(folder: Path, what: str) -> None:
-    """Raise when a run is of question answering, where only translation will do."""
-    if is_vqa_run(folder):
-        raise InputError(f"{folder}: a question answering model cannot {what}; `latentalign answer` uses it")
+def given_options(task: AnyTask, **options: Any) -> dict[str, Any]:
+    """The options of `serve` that were given; those that the task does not know are an error."""
+    from latentalign.tasks.registry import TASKS
+
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if name not in task.serve_options:
+            able = " and ".join(other.title for other in TASKS.values() if name in other.serve_options)
+            raise InputError(f"--{name} applies only to {able}; this run is {task.title}")
+    return given

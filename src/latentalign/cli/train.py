@@ -7,31 +7,30 @@ from typing import Annotated
 
 import typer
 
-from latentalign.cli.common import JsonOption, show
+from latentalign.cli.common import JsonOption, RecipeArgument, SetOption, show
 
 NAME = "train"
 
 
 def command(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="a TOML file, or a shipped one: nmt/demo")],
+    recipe: RecipeArgument,
     out: Annotated[Path, typer.Option(help="the run directory")],
-    objective: Annotated[str | None, typer.Option(help="a name of the table of objectives")] = None,
-    override: Annotated[list[str] | None, typer.Option("--set", help="table.key=value, repeatable")] = None,
-    resume: Annotated[bool, typer.Option(help="go on from the last checkpoint")] = False,
-    overwrite: Annotated[bool, typer.Option(help="throw an earlier run in this directory away")] = False,
+    objective: Annotated[str | None, typer.Option(help="the name of an objective")] = None,
+    override: SetOption = None,
+    resume: Annotated[bool, typer.Option(help="continue from the last checkpoint")] = False,
+    overwrite: Annotated[bool, typer.Option(help="replace an earlier run in this directory")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train a model from plain files; what it needs besides is made on the way."""
-    from latentalign import config as recipes
-    from latentalign.cli.tasks import craft_of
+    """Train a model from plain files."""
+    from latentalign.config import read_recipe
     from latentalign.data.known import materialize
+    from latentalign.tasks.registry import task_of_recipe
     from latentalign.training.run import Run
 
-    changes = list(override or [])
-    if objective is not None:
-        changes.insert(0, f"objective.name={objective}")
-    craft = craft_of(recipe)
-    config = recipes.load(recipe, craft.recipe, changes)
-    materialize(recipe, craft.needed(config))
-    result = craft.train(config, Run(out), resume=resume, overwrite=overwrite)
+    changes = [*([f"objective.name={objective}"] if objective else []), *(override or [])]
+    source = read_recipe(recipe)
+    task = task_of_recipe(source)
+    config = source.build(task.recipe, changes)
+    materialize(recipe, task.required_file(config))
+    result = task.train(config, Run(out), resume=resume, overwrite=overwrite)
     show({"run": str(out), "objective": config.objective.name, **result}, as_json=as_json, title="trained")

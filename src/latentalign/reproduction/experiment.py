@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from latentalign.core.objectives import OBJECTIVES
 from latentalign.reproduction.claims import Claim, CorpusScore
 from latentalign.reproduction.tables import Column, FigureTable
-from latentalign.training.session import Recipe
+from latentalign.training.recipe import TaskRecipe
 from latentalign.web.pages import Table, Viewer
 
 Record = Mapping[str, Any]
@@ -70,7 +70,7 @@ class GeneratedData:
 class PageContext:
     """What the pictures and viewers of a page are made from."""
 
-    config: Recipe
+    config: TaskRecipe
     split: str
     results: Mapping[str, Record]
     """The figures of each row's first seed."""
@@ -96,7 +96,7 @@ class Experiment:
 
     task: str
     """The task's name, which is also the folder of its shipped recipes."""
-    recipe_model: type[Recipe]
+    recipe_model: type[TaskRecipe]
     """The model of the task's recipes."""
     rows: Sequence[Row]
     """Rows that are trained unless others are named, in the order of the tables."""
@@ -119,7 +119,7 @@ class Experiment:
     """Orderings that the paper claims."""
     corpus_scores: Mapping[str, CorpusScore] = field(default_factory=dict)
     """Figures of a whole corpus that are resampled from statistics of its examples."""
-    extra_tables: Callable[[Recipe, Sequence[Record]], Sequence[Table]] | None = None
+    extra_tables: Callable[[TaskRecipe, Sequence[Record]], Sequence[Table]] | None = None
     """Tables that cannot be declared, because their columns or rows depend on data or results."""
 
     details: Sequence[str] = ()

@@ -13,8 +13,8 @@ from latentalign.reproduction.experiment import Experiment, PageContext, Record
 from latentalign.reproduction.plan import Plan
 from latentalign.reproduction.results import Result, by_row
 from latentalign.reproduction.tables import figure_table
+from latentalign.training.recipe import TaskRecipe
 from latentalign.training.run import Run
-from latentalign.training.session import Recipe
 from latentalign.web.pages import Page, Table, table_sections
 
 
@@ -65,7 +65,7 @@ class EvaluatedRun:
     """A run that `latentalign report` shows: its recipe, figures and examples."""
 
     run: Run
-    config: Recipe
+    config: TaskRecipe
     figures: Record
     """What `evaluate` measures."""
     examples: Sequence[Record]

@@ -11,7 +11,7 @@ from typing import Any
 from latentalign import config as recipes
 from latentalign.errors import InputError
 from latentalign.reproduction.experiment import Experiment, Row
-from latentalign.training.session import Recipe
+from latentalign.training.recipe import TaskRecipe
 
 SLOWEST = ("variational-enum", "sum-and-sample", "relaxed", "marginal", "hard-enum", "semi-amortized", "svi")
 """Objectives whose training runs take long, the longest first."""
@@ -29,7 +29,7 @@ class Plan:
     rows: Sequence[Row]
     seeds: Sequence[int]
     out: Path
-    config: Recipe
+    config: TaskRecipe
     """The recipe after the overrides that all rows share."""
     overrides: tuple[str, ...] = ()
     jobs: int = 1
@@ -136,7 +136,7 @@ def recipe_name(data: str, task: str) -> str:
     return data if data.endswith(".toml") or "/" in data else f"{task}/{data}"
 
 
-def require_test_set(recipe: str, config: Recipe) -> None:
+def require_test_set(recipe: str, config: TaskRecipe) -> None:
     """Raise when a recipe could have a test set and has none."""
     if getattr(getattr(config, "data", None), "test", "not a split") is None:
         raise InputError(f"{recipe}: rows are compared on a test set; add [data.test] to the recipe")

@@ -12,8 +12,9 @@ from latentalign.reproduction.experiment import Row
 from latentalign.reproduction.plan import Plan
 from latentalign.reproduction.processes import run_command
 from latentalign.storage import write_text
+from latentalign.training.recipe import TaskRecipe
 from latentalign.training.run import Run
-from latentalign.training.session import Recipe, first_recipe
+from latentalign.training.warm_start import warm_start_recipe
 
 
 class WarmStarts:
@@ -45,14 +46,14 @@ class WarmStarts:
         shutil.copytree(shared, partial, ignore=shutil.ignore_patterns("cache"))
         partial.rename(own)
 
-    def recipe(self, row: Row, seed: int) -> Recipe | None:
+    def recipe(self, row: Row, seed: int) -> TaskRecipe | None:
         """The recipe of a row's warm start; None when it has none."""
         plan = self.plan
         own = [f"objective.name={row.objective}", f"training.seed={seed}"]
         settings = [*plan.overrides, *row.overrides, *own]
-        return first_recipe(recipes.load(plan.recipe, type(plan.config), settings))
+        return warm_start_recipe(recipes.load(plan.recipe, type(plan.config), settings))
 
-    def train(self, recipe: Recipe, folder: Path, report: Callable[[Path], None]) -> None:
+    def train(self, recipe: TaskRecipe, folder: Path, report: Callable[[Path], None]) -> None:
         """Train a warm start into the folder that the rows of a seed share."""
         path = folder.with_suffix(".toml")
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,1 +1,1 @@
-"""Tasks: what is trained, evaluated and shown, one folder each."""
+"""Tasks: what is trained, evaluated and served. `base` says what a task is, `registry` finds it by name."""

@@ -1,12 +1,13 @@
-"""Several processes as one training: started by torchrun, gloo between CPUs and nccl between GPUs."""
+"""Several processes as one training run: started by torchrun, gloo between CPUs and nccl between GPUs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,57 +17,67 @@ from torch.nn.parallel import DistributedDataParallel
 from latentalign.core.baselines import RunningMean
 from latentalign.errors import InputError, LostProcessError
 
+T = TypeVar("T")
 PATIENCE = timedelta(minutes=30)
-"""How long one process waits for another that is alive, as while the first one builds a cache."""
+"""How long a process waits for another one that is alive, for example while the first one builds a cache."""
 
 
 @dataclass(frozen=True)
 class World:
-    """All processes of a training, as one of them sees them."""
+    """All processes of a training run, as one of them sees them."""
 
     rank: int = 0
     size: int = 1
 
     @property
     def leader(self) -> bool:
-        """The one process that writes files and shows progress."""
+        """Whether this is the one process that writes files and shows progress."""
         return self.rank == 0
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Wait until all processes arrive here."""
         if self.size > 1:
-            with self.watched():
+            with self.report_lost_process():
                 dist.barrier()
 
-    def total(self, values: Sequence[float], device: torch.device) -> list[float]:
+    def leader_first(self, work: Callable[[], T]) -> T:
+        """Do the same work in every process, in the leader first, so that the others find the files it wrote."""
+        if not self.leader:
+            self.wait()
+            return work()
+        result = work()
+        self.wait()
+        return result
+
+    def add(self, values: Sequence[float], device: torch.device) -> list[float]:
         """Each value summed over all processes."""
         if self.size == 1:
             return list(values)
         here = torch.tensor(values, dtype=torch.float64, device=device)
-        with self.watched():
+        with self.report_lost_process():
             dist.all_reduce(here)
-        return here.tolist()
+        return [float(x) for x in here.tolist()]
 
-    def of_leader(self, values: Sequence[float], device: torch.device) -> list[float]:
-        """The leader's values, everywhere."""
+    def broadcast(self, values: Sequence[float], device: torch.device) -> list[float]:
+        """The leader's values, in every process."""
         if self.size == 1:
             return list(values)
         here = torch.tensor(values, dtype=torch.float64, device=device)
-        with self.watched():
+        with self.report_lost_process():
             dist.broadcast(here, src=0)
-        return here.tolist()
+        return [float(x) for x in here.tolist()]
 
-    def collected(self, value: Tensor, device: torch.device) -> list[Tensor]:
+    def gather(self, value: Tensor, device: torch.device) -> list[Tensor]:
         """A tensor of one shape from every process, in the order of ranks."""
         if self.size == 1:
             return [value]
         here = value.to(device)
         found = [torch.empty_like(here) for _ in range(self.size)]
-        with self.watched():
+        with self.report_lost_process():
             dist.all_gather(found, here)
         return [x.to(value.device) for x in found]
 
-    def replica(self, module: nn.Module) -> nn.Module:
+    def replicate(self, module: nn.Module) -> nn.Module:
         """The module with gradients averaged over all processes."""
         if self.size == 1:
             return module
@@ -77,28 +88,28 @@ class World:
 
     def sum(self, value: Tensor) -> Tensor:
         """A tensor summed over all processes."""
-        with self.watched():
+        with self.report_lost_process():
             dist.all_reduce(value)
         return value
 
-    def alone(self, module: nn.Module) -> AbstractContextManager[None]:
-        """While gradients are only gathered here: they are exchanged with those of a later batch."""
+    def delay_exchange(self, module: nn.Module) -> AbstractContextManager[None]:
+        """Keep gradients in this process; they are exchanged together with those of a later batch."""
         if isinstance(module, DistributedDataParallel):
             quiet: AbstractContextManager[None] = module.no_sync()
             return quiet
         return nullcontext()
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
-        """A process that is gone becomes an error that says who missed it."""
+    def report_lost_process(self) -> Iterator[None]:
+        """Turn the loss of another process into an error that names this one."""
         try:
             yield
         except (dist.DistBackendError, dist.DistNetworkError, RuntimeError) as error:
             if self.size == 1 or not lost_connection(error):
                 raise
             raise LostProcessError(
-                f"rank {self.rank} of {self.size} lost another process of this training, whose own message says "
-                f"why; the last checkpoint is kept, go on with --resume ({first_line(error)})"
+                f"rank {self.rank} of {self.size} lost another process of this run; the message of that process says "
+                f"why. The last checkpoint is kept; continue with --resume ({first_line(error)})"
             ) from None
 
 
@@ -109,12 +120,13 @@ def lost_connection(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
+    """The first line of an error's message."""
     return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
 
 
 @contextmanager
-def joined(device: str) -> Iterator[World]:
-    """The world that torchrun describes in the environment, or a world of one."""
+def join_processes(device: str) -> Iterator[World]:
+    """The processes that torchrun describes in the environment, or this one alone."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size < 2:
         yield World()

@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar for the epoch, a line for each validation."""
+"""Progress on stderr: a bar for the epoch and a line for each validation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.progress import Progress as RichProgress
 
 
 class Progress:
-    """A bar that shows epoch, tokens a second, the bound and the time left."""
+    """A bar that shows the epoch, queries per second, the bound and the time left."""
 
     def __init__(self, name: str, *, shown: bool = True) -> None:
         self.console = Console(stderr=True, quiet=not shown)
@@ -40,20 +40,20 @@ class Progress:
         self.bar.stop()
 
     def epoch(self, number: int, epochs: int, batches: int, done: int) -> None:
-        """Begin an epoch, possibly in its middle."""
+        """Start an epoch, possibly in its middle."""
         description = f"{self.name} epoch {number}/{epochs}"
         self.bar.reset(self.task, total=batches, completed=done, description=description)
 
-    def advance(self, batches: int, tokens: int, seconds: float, value: float) -> None:
-        """Some batches are done: their tokens, time and mean bound."""
-        rate = tokens / max(1e-9, seconds)
+    def advance(self, batches: int, queries: int, seconds: float, value: float) -> None:
+        """Count batches that are done, with their queries, time and mean bound."""
+        rate = queries / max(1e-9, seconds)
         self.speed = rate if not self.speed else 0.95 * self.speed + 0.05 * rate
         self.bound = -value if not self.bound else 0.95 * self.bound - 0.05 * value
-        speed, bound = f"{self.speed:,.0f} tokens/s", f"loss {self.bound:.3f}"
+        speed, bound = f"{self.speed:,.0f} queries/s", f"loss {self.bound:.3f}"
         self.bar.update(self.task, advance=batches, speed=speed, bound=bound)
 
-    def validated(self, epoch: int, measured: Mapping[str, float], better: bool, rate: float) -> None:
-        """One line that stays."""
-        figures = "  ".join(f"{name} {value:.3f}" for name, value in measured.items())
+    def show_validation(self, epoch: int, figures: Mapping[str, float], better: bool, *, rate: float) -> None:
+        """Print one line that stays."""
+        text = "  ".join(f"{name} {value:.3f}" for name, value in figures.items())
         mark = "  *" if better else ""
-        self.console.print(f"{self.name}  epoch {epoch}  {figures}  rate {rate:.2g}{mark}", highlight=False)
+        self.console.print(f"{self.name}  epoch {epoch}  {text}  rate {rate:.2g}{mark}", highlight=False)

@@ -1,4 +1,4 @@
-"""A run directory: everything that was trained, how, and what came of it."""
+"""A run directory: the model, how it was trained, and its metrics."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from latentalign import storage
 from latentalign.errors import CheckpointError, InputError, StorageError
 from latentalign.training import checkpoint
 
-ENDING = 15.0
-"""Seconds that a training may take to end after SIGTERM."""
+LOCK_PATIENCE = 15.0
+"""Seconds that another process may take to end after SIGTERM before `--resume` gives up."""
 _SEAL = b"# sha256 of what follows: "
 
 
 @dataclass(frozen=True)
 class Run:
-    """Names of the files of a run, and how they are written: each at once or not at all."""
+    """The files of a run; each is written completely or not at all."""
 
     folder: Path
 
@@ -64,27 +64,27 @@ class Run:
 
     @property
     def warm_start(self) -> Path:
-        """Where a training on an easier objective, made first, has its own run."""
+        """The run directory of the training on an easier objective that came first."""
         return self.folder / "warm-start"
 
     @property
     def warm_start_seconds(self) -> float:
-        """How long that one trained; 0 where there was none."""
+        """How long the warm start took; 0 without one."""
         history = Run(self.warm_start).history()
         return float(history[-1].get("seconds", 0.0)) if history else 0.0
 
     def validations(self) -> list[dict[str, Any]]:
-        """Every validation, its `seconds` counted from the beginning of the warm start."""
+        """All validations, with `seconds` counted from the start of the warm start."""
         before = self.warm_start_seconds
         return [{**r, "seconds": r["seconds"] + before} for r in self.history() if r["kind"] == "validation"]
 
-    def begin(self, *, resume: bool, overwrite: bool) -> bool:
-        """Make the directory; True when there is a checkpoint to go on from. Never overwrites unasked."""
+    def open(self, *, resume: bool, overwrite: bool) -> None:
+        """Make the directory. Never overwrites a run unless asked to."""
         if resume and overwrite:
             raise InputError("--resume and --overwrite exclude each other")
         if self.folder.is_dir() and any(self.folder.iterdir()) and not (resume or overwrite):
             raise InputError(
-                f"{self.folder} is not empty; add --resume to go on, or --overwrite to begin anew"
+                f"{self.folder} is not empty; add --resume to continue, or --overwrite to start again"
             )
         if overwrite and self.folder.is_dir():
             self.clear()
@@ -94,16 +94,14 @@ class Run:
             raise StorageError(f"{self.folder}: cannot be made: {error.strerror or error}") from error
         if self.config.is_file():
             self.check_config()
-        going_on = resume and checkpoint.exists(self.checkpoint)
-        if not going_on:
-            self.metrics.unlink(missing_ok=True)  # of a training that never came to a checkpoint
-        return going_on
+        if not (resume and checkpoint.exists(self.checkpoint)):
+            self.metrics.unlink(missing_ok=True)  # of a training run that never reached a checkpoint
 
     @contextmanager
-    def alone(self, resume: bool) -> Iterator[None]:
-        """Hold the directory against every other training; to resume one that is just ending, wait for it.
+    def lock(self, *, wait: bool) -> Iterator[None]:
+        """Keep other training processes out of the directory; `wait` gives one that is about to end time to do so.
 
-        The lock is the kernel's and ends with the process however it ends; nothing is written.
+        The lock belongs to the kernel and ends with the process, however that ends. Nothing is written.
         """
         try:
             import fcntl
@@ -113,7 +111,7 @@ class Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(self.folder, os.O_RDONLY)
         try:
-            until = time.monotonic() + (ENDING if resume else 0)
+            until = time.monotonic() + (LOCK_PATIENCE if wait else 0)
             while True:
                 try:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -129,7 +127,7 @@ class Run:
             os.close(handle)
 
     def clear(self) -> None:
-        """Remove the files of an earlier run, and nothing else."""
+        """Remove the files of an earlier run and nothing else."""
         for path in (self.config, self.tokenizer, self.model, self.metrics, self.card):
             path.unlink(missing_ok=True)
         Path(f"{self.model}.sha256").unlink(missing_ok=True)
@@ -138,7 +136,7 @@ class Run:
             shutil.rmtree(folder, ignore_errors=True)
 
     def require(self) -> None:
-        """Raise unless this is a finished or interrupted run with a model."""
+        """Raise unless this is a run with a model, finished or interrupted."""
         if not self.folder.is_dir():
             raise CheckpointError(f"{self.folder}: no such run directory")
         for path in (self.config, self.model):
@@ -147,12 +145,12 @@ class Run:
         self.check_config()
 
     def write_config(self, text: str) -> None:
-        """config.toml, under a line with the checksum of all that follows."""
+        """Write config.toml, under a line with the checksum of everything that follows."""
         body = b"\n" + text.encode()
         storage.write_bytes(self.config, _SEAL + _sha256(body) + b"\n" + body)
 
     def check_config(self) -> None:
-        """Raise when config.toml is not as it was written; where it has no checksum, it was written by hand."""
+        """Raise if config.toml has changed since it was written. Without a checksum, it was written by hand."""
         try:
             first, _, body = self.config.read_bytes().partition(b"\n")
         except OSError as error:
@@ -163,9 +161,11 @@ class Run:
             )
 
     def save_model(self, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+        """Write the best model."""
         storage.write_tensors(self.model, tensors, metadata)
 
     def load_model(self) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """The tensors and the metadata of the best model."""
         return storage.read_tensors(self.model)
 
     def log(self, record: dict[str, Any]) -> None:
@@ -175,7 +175,7 @@ class Run:
             file.write(line)
 
     def history(self) -> list[dict[str, Any]]:
-        """All lines of metrics.jsonl that are whole: they say what they are and of which step."""
+        """All complete lines of metrics.jsonl: those with a kind and a step."""
         if not self.metrics.is_file():
             return []
         records = []
@@ -187,7 +187,7 @@ class Run:
         return [r for r in records if isinstance(r, dict) and is_record(r)]
 
     def rewind(self, step: int, *, validated: bool = True) -> None:
-        """Forget metrics beyond a checkpoint, which may be of before or after the validation at its step."""
+        """Remove metrics beyond a checkpoint, which was written before or after the validation at its step."""
         kept = [r for r in self.history() if r["step"] <= step]
         if not validated:
             kept = [r for r in kept if r["step"] < step or r["kind"] != "validation"]
@@ -195,7 +195,7 @@ class Run:
         storage.write_bytes(self.metrics, text.encode())
 
     def write_card(self, card: dict[str, Any]) -> None:
-        """card.json: what a reader must know to trust or repeat the run."""
+        """Write card.json: what a reader must know to trust or repeat the run."""
         names = ("latentalign", "torch", "tokenizers", "sacrebleu")
         versions = {name: version(name) for name in names if find_spec(name)}
         system = {"python": platform.python_version(), "machine": platform.machine()}
@@ -204,7 +204,7 @@ class Run:
 
 
 def is_record(line: dict[str, Any]) -> bool:
-    """Whether a line of metrics.jsonl has what every one has."""
+    """Whether a line of metrics.jsonl has the keys that every line has."""
     return isinstance(line.get("kind"), str) and isinstance(line.get("step"), int)
 
 

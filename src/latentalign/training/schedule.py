@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from latentalign.training.recipe import TrainingConfig
 
 
 @dataclass
 class Schedule:
-    """Halving on a plateau of the bound, as in the paper: it moves after validations, never in between.
+    """Halve the learning rate on a plateau of the bound, as in the paper; it changes only after validations.
 
-    After every validation from the `start`-th on whose bound's perplexity is above the best so far, the rate
-    is multiplied by `decay`. Training ends after `patience` validations in a row without a better `ppl`. With a
-    `min_gain`, a perplexity that falls by less than that share of the best counts as no better in both. From the
-    `anneal`-th validation on the rate falls after every one: a training of planned length ends with small steps.
+    From the `start`-th validation on, the rate is multiplied by `decay` after each validation whose bound is above the
+    best so far. Training ends after `patience` validations in a row without a better score. With a `min_gain`, a
+    figure that falls by less than that share of the best counts as no better in both. From the `anneal`-th
+    validation on, the rate falls after each one, so that a run of planned length ends with small steps.
+    Bounds and scores are perplexities or other positive figures of which lower is better.
     """
 
     learning_rate: float
@@ -24,29 +29,45 @@ class Schedule:
     anneal: int | None = None
     validations: int = 0
     best_bound: float = math.inf
-    best_ppl: float = math.inf
+    best_score: float = math.inf
     stale: int = 0
 
-    def validated(self, bound: float, ppl: float) -> bool:
-        """Take in a validation; True when its model is the best so far."""
+    @classmethod
+    def from_config(cls, config: TrainingConfig) -> Schedule:
+        """The schedule that a recipe describes."""
+        return cls(
+            config.learning_rate,
+            config.decay,
+            config.decay_start,
+            config.patience,
+            config.min_gain,
+            config.decay_always,
+        )
+
+    def take(self, bound: float, score: float) -> bool:
+        """Take a validation into account; True if its model is the best so far."""
         self.validations += 1
         stuck = self.validations >= self.start and bound > self.best_bound * (1 - self.min_gain)
         if stuck or (self.anneal is not None and self.validations >= self.anneal):
             self.learning_rate *= self.decay
         self.best_bound = min(self.best_bound, bound)
-        better = ppl < self.best_ppl
-        enough = better and not ppl > self.best_ppl * (1 - self.min_gain)
-        self.best_ppl = min(self.best_ppl, ppl)
+        better = score < self.best_score
+        enough = better and not score > self.best_score * (1 - self.min_gain)
+        self.best_score = min(self.best_score, score)
         self.stale = 0 if enough else self.stale + 1
         return better
 
     def resume(self, state: dict[str, float]) -> None:
-        """Stand where another training stood; what was configured stays as it is here, a lower rate too."""
+        """Continue from the state in a checkpoint; the configuration stays, and so does a lower rate.
+
+        The first version wrote `best_ppl` instead of `best_score`.
+        """
         self.learning_rate = min(self.learning_rate, state["learning_rate"])
-        for name in ("validations", "best_bound", "best_ppl", "stale"):
-            setattr(self, name, state[name])
+        self.validations, self.stale = int(state["validations"]), int(state["stale"])
+        self.best_bound = state["best_bound"]
+        self.best_score = state["best_score"] if "best_score" in state else state["best_ppl"]
 
     @property
     def ended(self) -> bool:
-        """No better model for too long."""
+        """Whether there was no better model for too long."""
         return self.stale >= self.patience

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from latentalign.data import demo
-from latentalign.tasks.nmt.task import Trained, train
+from latentalign.tasks.nmt.recipe import TrainedTranslator
+from latentalign.tasks.nmt.task import TRANSLATION
 from latentalign.training.run import Run
 from support.nmt import tiny
 
@@ -24,10 +25,10 @@ def trained_run(demo_files, tmp_path_factory) -> Path:
     """A variational model after a few dozen steps."""
     out = tmp_path_factory.mktemp("runs") / "variational"
     config = tiny(demo_files, "variational-sample", "training.max_steps=60", "training.learning_rate=1e-2")
-    train(config, Run(out), resume=False, overwrite=False)
+    TRANSLATION.train(config, Run(out), resume=False, overwrite=False)
     return out
 
 
 @pytest.fixture
-def trained(trained_run) -> Trained:
-    return Trained.load(trained_run, double=True)
+def trained(trained_run) -> TrainedTranslator:
+    return TRANSLATION.load(trained_run, double=True)

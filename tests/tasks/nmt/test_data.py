@@ -1,3 +1,4 @@
+import dataclasses
 import json
 from collections.abc import Callable
 from itertools import pairwise
@@ -227,18 +228,20 @@ def test_collate_pads_and_ends_targets():
     assert batch.target.tolist() == [[6, 6, EOS], [5, EOS, PAD]]
     assert batch.target_mask.tolist() == [[True, True, True], [True, True, False]]
     assert batch.index.tolist() == [2, 1]
-    assert batch.tokens == 5
+    assert batch.queries == 5
     assert batch.source.dtype == batch.target.dtype == batch.index.dtype == torch.int64
 
 
 def test_a_batch_moves_as_a_whole():
-    batch = collate(corpus_of([(1, 2)]), [0]).to("meta")
+    batch = collate(corpus_of([(1, 2)]), [0])
+    assert batch.to("meta").external is None
+    batch = dataclasses.replace(batch, external=torch.zeros(1, 3, 1)).to("meta")
     assert all(tensor.device.type == "meta" for tensor in vars(batch).values())
 
 
 def test_no_pairs_make_a_batch_without_rows():
     batch = collate(corpus_of([(1, 2)]), np.array([], np.int64))
-    assert batch.source.shape[0] == batch.target.shape[0] == batch.tokens == 0
+    assert batch.source.shape[0] == batch.target.shape[0] == batch.queries == 0
 
 
 # Which pairs make a batch

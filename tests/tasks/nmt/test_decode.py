@@ -12,7 +12,7 @@ from latentalign import parse_predict
 from latentalign.core.kernels import fused_softmax
 from latentalign.search import BeamSearch
 from latentalign.tasks.nmt.decode import Translator, pair_batch
-from latentalign.tasks.nmt.translate import Settings, output_alignments, translate_lines
+from latentalign.tasks.nmt.translate import TranslationJob, TranslationSettings, translate_lines
 from latentalign.textfiles import read_lines
 
 pytestmark = pytest.mark.slow  # trains a small model first
@@ -26,7 +26,7 @@ def lines(demo_files):
 @pytest.mark.parametrize("how", ["exact", "kmax:2", "soft"])
 def test_unpenalised_scores_are_the_models_own_log_probability(trained, lines, how):
     predict = parse_predict(how)
-    sources = [e.ids for e in trained.tokenizer.encode_source_batch(lines[:8])]
+    sources = [e.ids for e in trained.vocabulary.encode_source_batch(lines[:8])]
     found = Translator(trained.model, BeamSearch(beam=4, length_penalty=0.0, nbest=2), predict)(sources)
     for source, hypotheses in zip(sources, found, strict=True):
         for h in hypotheses:
@@ -39,7 +39,7 @@ def test_unpenalised_scores_are_the_models_own_log_probability(trained, lines, h
 
 @pytest.mark.parametrize("how", ["exact", "sample:2"])
 def test_batches_at_a_time_give_what_one_after_the_other_gives(trained, lines, how, monkeypatch):
-    sources = [e.ids for e in trained.tokenizer.encode_source_batch(lines)]
+    sources = [e.ids for e in trained.vocabulary.encode_source_batch(lines)]
     translate = Translator(trained.model, BeamSearch(beam=3), parse_predict(how))
     batches = [sources[i : i + 5] for i in range(0, len(sources), 5)]
     seen, found, before = set(), [], torch.get_num_threads()
@@ -68,7 +68,7 @@ def test_batches_at_a_time_give_what_one_after_the_other_gives(trained, lines, h
 
 
 def test_a_batch_that_fails_says_so_and_leaves_the_threads_as_they_were(trained, lines):
-    sources = [e.ids for e in trained.tokenizer.encode_source_batch(lines[:4])]
+    sources = [e.ids for e in trained.vocabulary.encode_source_batch(lines[:4])]
     translate = Translator(trained.model, BeamSearch(beam=2), parse_predict("exact"))
     before = torch.get_num_threads()
     try:
@@ -89,7 +89,7 @@ def test_certified_decoding_is_exact_decoding_to_the_tolerance(trained, lines, b
     model = copy.deepcopy(trained.model)
     with torch.no_grad():
         model.decoder.score.to_score.weight.mul_(5000)  # a prior as sharp as after a long training
-    sources = [e.ids for e in trained.tokenizer.encode_source_batch(lines)]
+    sources = [e.ids for e in trained.vocabulary.encode_source_batch(lines)]
     search = BeamSearch(beam=beam, length_penalty=0.0)
     found, used = {}, {}
     for how in ("exact", "certified:1e-9", "certified:0.01"):
@@ -107,22 +107,27 @@ def test_certified_decoding_is_exact_decoding_to_the_tolerance(trained, lines, b
 
 def test_batch_size_and_order_give_the_same_text(trained, lines):
     lines = [*lines[:10], "", *lines[10:], "   "]
-    expected = [out[0].text for out in translate_lines(trained, lines, Settings(beam=3))]
+    expected = [out[0].text for out in translate_lines(trained, lines, TranslationSettings(beam=3))]
     assert len(expected) == len(lines)
     assert expected[10] == expected[-1] == ""
     for size in (1, 60, 100_000):
-        again = [out[0].text for out in translate_lines(trained, lines, Settings(beam=3, batch_tokens=size))]
+        again = [
+            out[0].text
+            for out in translate_lines(trained, lines, TranslationSettings(beam=3, batch_tokens=size))
+        ]
         assert again == expected
     order = list(range(len(lines)))
     random.Random(0).shuffle(order)
-    shuffled = [out[0].text for out in translate_lines(trained, [lines[i] for i in order], Settings(beam=3))]
+    shuffled = [
+        out[0].text
+        for out in translate_lines(trained, [lines[i] for i in order], TranslationSettings(beam=3))
+    ]
     assert shuffled == [expected[i] for i in order]
 
 
 def test_alignments_of_outputs_are_distributions_over_source_words(trained, lines):
-    outputs = [out[0] for out in translate_lines(trained, lines[:5], Settings(beam=2))]
-    for line, output, found in zip(
-        lines, outputs, output_alignments(trained, lines[:5], outputs), strict=False
-    ):
+    job = TranslationJob(trained, lines[:5], TranslationSettings(beam=2))
+    outputs = [best for best, *_ in job.translate()]
+    for line, output, found in zip(lines[:5], outputs, job.align(outputs), strict=True):
         assert found.probability.shape == (len(output.text.split()), len(line.split()))
         assert found.probability.sum(1) == pytest.approx(1.0)

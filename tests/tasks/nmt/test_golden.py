@@ -12,9 +12,9 @@ import pytest
 from latentalign import OBJECTIVES, parse_predict
 from latentalign.data import demo
 from latentalign.search import BeamSearch
-from latentalign.tasks.nmt.align import encode_pairs, in_order
+from latentalign.tasks.nmt.align import align_in_order, encode_pairs
 from latentalign.tasks.nmt.decode import Translator
-from latentalign.tasks.nmt.task import Trained, train
+from latentalign.tasks.nmt.task import TRANSLATION
 from latentalign.textfiles import read_lines
 from latentalign.training.run import Run
 from support.nmt import tiny
@@ -32,7 +32,7 @@ def curve(name: str, folder: Path, files: Path) -> list[float]:
     """The bound at each of 20 steps in float64, with dropout and sampling."""
     config = tiny(files, name, "training.max_steps=20", "training.log_steps=1", "training.precision=float64")
     run = Run(folder / name)
-    train(config, run, resume=False, overwrite=False)
+    TRANSLATION.train(config, run, resume=False, overwrite=False)
     return [r["bound"] for r in run.history() if r["kind"] == "training"]
 
 
@@ -48,7 +48,7 @@ def test_the_first_twenty_steps_are_as_recorded(name, demo_files, tmp_path):
 def test_the_same_seed_gives_the_same_bytes(demo_files, tmp_path):
     config = tiny(demo_files, "variational-sample", "training.max_steps=5")
     for name in "ab":
-        train(config, Run(tmp_path / name), resume=False, overwrite=False)
+        TRANSLATION.train(config, Run(tmp_path / name), resume=False, overwrite=False)
     assert (tmp_path / "a" / "model.safetensors").read_bytes() == (
         tmp_path / "b" / "model.safetensors"
     ).read_bytes()
@@ -57,14 +57,14 @@ def test_the_same_seed_gives_the_same_bytes(demo_files, tmp_path):
 @pytest.mark.slow
 def test_a_model_of_version_1_still_translates_and_aligns():
     expected = json.loads((FIXTURE / "expected.json").read_text())
-    trained = Trained.load(FIXTURE, double=True)
+    trained = TRANSLATION.load(FIXTURE, double=True)
     sources = [*read_lines(FIXTURE / "text.de")]
     targets = [*read_lines(FIXTURE / "text.en")]
     search = Translator(trained.model, BeamSearch(beam=3, nbest=3), parse_predict("exact"))
-    outputs = search([e.ids for e in trained.tokenizer.encode_source_batch(sources[:20])])
+    outputs = search([e.ids for e in trained.vocabulary.encode_source_batch(sources[:20])])
     for hypotheses, log_prob in zip(outputs, expected["log_prob"], strict=True):
         assert [h.log_prob for h in hypotheses] == pytest.approx(log_prob, rel=1e-9)
-    found = in_order(trained, encode_pairs(trained, sources, targets), "posterior")
+    found = align_in_order(trained, encode_pairs(trained, sources, targets), "posterior")
     assert [pharaoh(alignment) for alignment in found] == expected["links"]
 
 
@@ -72,9 +72,9 @@ def test_a_model_of_version_1_still_translates_and_aligns():
 def test_a_training_of_version_1_still_goes_on(tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(FIXTURE, folder)
-    config = Trained.load(folder).config
+    config = TRANSLATION.load(folder).config
     longer = config.model_copy(update={"training": config.training.model_copy(update={"max_steps": 65})})
-    result = train(longer, Run(folder), resume=True, overwrite=False)
+    result = TRANSLATION.train(longer, Run(folder), resume=True, overwrite=False)
     assert result["steps"] == 65
 
 

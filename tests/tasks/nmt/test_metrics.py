@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from latentalign import OBJECTIVES
+from latentalign import OBJECTIVES, parse_predict
 from latentalign.errors import InputError
 from latentalign.reproduction.diagnosis import gradient, gradients, with_fixed_q
-from latentalign.tasks.nmt.align import encode_pairs, in_order
+from latentalign.tasks.likelihoods import log_probabilities
+from latentalign.tasks.nmt.align import align_in_order, encode_pairs
 from latentalign.tasks.nmt.data import build_cache
 from latentalign.tasks.nmt.decode import pair_batch
-from latentalign.tasks.nmt.metrics import evaluate, kmax_curve, measured, split_of, translated
-from latentalign.tasks.nmt.task import Trained, train
+from latentalign.tasks.nmt.evaluate import evaluate, kmax_curve, translate_split
+from latentalign.tasks.nmt.task import TRANSLATION
 from latentalign.tasks.nmt.tokenizer import EOS
-from latentalign.tasks.nmt.translate import Settings, translate_lines
+from latentalign.tasks.nmt.translate import TranslationSettings, translate_lines
 from latentalign.textfiles import read_parallel
 from latentalign.training.run import Run
 from support.nmt import tiny
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.slow  # trains a small model first
 @torch.no_grad()
 def test_exact_perplexity_equals_a_loop_over_members(trained):
     split = trained.config.data.test
-    corpus = build_cache(trained.tokenizer, split, trained.run.cache / "brute", max_length=None)
+    corpus = build_cache(trained.vocabulary, split, trained.run.cache / "brute", max_length=None)
     total, tokens = 0.0, 0
     model = trained.model
     for i in range(len(corpus)):
@@ -62,11 +63,13 @@ def test_the_curve_over_k_agrees_with_single_evaluations(trained):
     curve = kmax_curve(latent)
     assert curve.shape[-1] == 4
     for k in (1, 2, 4):
-        torch.testing.assert_close(curve[..., k - 1], measured(latent, f"kmax:{k}")["ppl"])
+        torch.testing.assert_close(
+            curve[..., k - 1], log_probabilities(latent, parse_predict(f"kmax:{k}"))["own"]
+        )
 
 
 def test_every_measurement_is_there(trained):
-    outputs = translated(trained, split_of(trained, "test"), Settings())
+    outputs = translate_split(trained, "test", TranslationSettings())
     result = evaluate(trained, "test", outputs=outputs)
     for name in (
         "ppl",
@@ -85,13 +88,13 @@ def test_every_measurement_is_there(trained):
 
 def test_soft_and_relaxed_runs_have_null_where_nothing_exists(demo_files, tmp_path):
     for name in ("soft", "relaxed"):
-        train(
+        TRANSLATION.train(
             tiny(demo_files, name, "training.max_steps=2"),
             Run(tmp_path / name),
             resume=False,
             overwrite=False,
         )
-        result = evaluate(Trained.load(tmp_path / name), "test")
+        result = evaluate(TRANSLATION.load(tmp_path / name), "test")
         assert result["bleu"] is None
         if name == "soft":
             assert result["ppl"] == pytest.approx(result["ppl_soft"], rel=1e-6)
@@ -103,7 +106,11 @@ def test_soft_and_relaxed_runs_have_null_where_nothing_exists(demo_files, tmp_pa
             assert result["predict"] == "sample:100"
             for how in ("exact", "kmax:5", "certified:0.01"):
                 with pytest.raises(InputError, match="has no members to choose from"):
-                    list(translate_lines(Trained.load(tmp_path / name), ["Hund"], Settings(predict=how)))
+                    list(
+                        translate_lines(
+                            TRANSLATION.load(tmp_path / name), ["Hund"], TranslationSettings(predict=how)
+                        )
+                    )
 
 
 @pytest.mark.parametrize("using", ["prior", "inferred", "posterior"])
@@ -111,9 +118,9 @@ def test_alignments_are_of_words_in_order_whatever_the_batch(trained, demo_files
     pairs = [*read_parallel(demo_files / "test.de", demo_files / "test.en")][:12]
     pairs.insert(3, ("", "word"))
     sources, targets = [s for s, _ in pairs], [t for _, t in pairs]
-    together = in_order(trained, encode_pairs(trained, sources, targets), using)
+    together = align_in_order(trained, encode_pairs(trained, sources, targets), using)
     for (source, target), found in zip(pairs, together, strict=True):
-        (alone,) = in_order(trained, encode_pairs(trained, [source], [target]), using)
+        (alone,) = align_in_order(trained, encode_pairs(trained, [source], [target]), using)
         np.testing.assert_allclose(found.probability, alone.probability, rtol=1e-9, atol=1e-12)
         assert found.probability.shape == (len(target.split()), len(source.split()))
 

@@ -9,9 +9,10 @@ from latentalign.core.registry import SCORES
 from latentalign.core.scores import MLPScore
 from latentalign.tasks.nmt.decode import pair_batch
 from latentalign.tasks.nmt.inference_network import InferenceConfig, external_scores
-from latentalign.tasks.nmt.model import ModelConfig, TranslationModel, count_parameters
-from latentalign.tasks.nmt.task import NMTConfig
+from latentalign.tasks.nmt.model import ModelConfig, TranslationModel
+from latentalign.tasks.nmt.recipe import NMTConfig
 from latentalign.tasks.nmt.tokenizer import BOS, EOS
+from latentalign.training.trainable import count_parameters
 from support.nmt import tiny
 
 CONFIG = ModelConfig(

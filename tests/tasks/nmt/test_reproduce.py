@@ -15,7 +15,8 @@ from latentalign.reproduction import rows as rows_module
 from latentalign.reproduction import warm_starts as warm_starts_module
 from latentalign.reproduction.plan import make_plan
 from latentalign.tasks.nmt.experiment import ABLATIONS, EXPERIMENT
-from latentalign.tasks.nmt.task import NMTConfig, train
+from latentalign.tasks.nmt.recipe import NMTConfig
+from latentalign.tasks.nmt.task import TRANSLATION
 from latentalign.training.run import Run
 from support.nmt import SIZES, data_overrides, tiny
 
@@ -106,7 +107,7 @@ def test_what_rows_train_first_is_trained_once_and_as_each_would_have_trained_it
     assert firsts == dict.fromkeys(rows[:3], "1 epochs of soft") | {"relaxed": "3 epochs of relaxed-hard"}
     assert (tmp_path / "out" / "runs" / "relaxed-0" / "warm-start" / "cache").exists()  # trained there
     alone = tmp_path / "alone"
-    train(tiny(demo_files, "gumbel", *settings), Run(alone), resume=False, overwrite=False)
+    TRANSLATION.train(tiny(demo_files, "gumbel", *settings), Run(alone), resume=False, overwrite=False)
     shared = tmp_path / "out" / "runs" / "gumbel-0"
     for name in ("warm-start/model.safetensors", "model.safetensors"):
         assert (alone / name).read_bytes() == (shared / name).read_bytes(), name

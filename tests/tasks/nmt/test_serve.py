@@ -11,11 +11,11 @@ import pytest
 pytest.importorskip("fastapi")
 from fastapi.responses import HTMLResponse
 
-from latentalign.tasks.nmt.align import encode_pairs, in_order
-from latentalign.tasks.nmt.serve import served, told
-from latentalign.tasks.nmt.task import Trained, train
+from latentalign.tasks.nmt.align import align_in_order, encode_pairs
+from latentalign.tasks.nmt.serve import build_app, describe_translation
+from latentalign.tasks.nmt.task import TRANSLATION
 from latentalign.tasks.nmt.tokenizer import Tokenizer, TokenizerConfig
-from latentalign.tasks.nmt.translate import Settings, Translation, translate_lines
+from latentalign.tasks.nmt.translate import Translation, TranslationSettings, translate_lines
 from latentalign.training.run import Run
 from support.nmt import tiny
 
@@ -28,13 +28,15 @@ def lines(demo_files):
 
 
 def test_what_is_served_is_what_the_commands_give(trained, lines, serving):
-    with serving(served(trained, "a <title>")) as client:
+    with serving(build_app(trained, "a <title>")) as client:
         assert b"a &lt;title&gt;" in client("/")[1]
         about = client.found("/api/about")
         assert (about["objective"], about["predict"], about["beam"]) == ("variational-sample", "exact", 5)
         asked = {"source": [*lines, " \n "], "nbest": 2, "beam": 4, "predict": "kmax:3"}
         found = client.found("/api/translate", asked)["translations"]
-        expected = list(translate_lines(trained, [*lines, ""], Settings("kmax:3", beam=4, nbest=2)))
+        expected = list(
+            translate_lines(trained, [*lines, ""], TranslationSettings("kmax:3", beam=4, nbest=2))
+        )
         assert [[t["text"] for t in best] for best in found] == [[t.text for t in best] for best in expected]
         assert found[0][0]["log_prob"] == pytest.approx(expected[0][0].log_prob)
         assert found[3] == [{"text": "", "log_prob": 0.0, "score": 0.0}]
@@ -42,7 +44,7 @@ def test_what_is_served_is_what_the_commands_give(trained, lines, serving):
         pairs = [{"source": s, "target": t} for s, t in zip(lines, targets, strict=True)]
         records = client.found("/api/align", {"pairs": pairs})["alignments"]
         for name in ("prior", "inferred", "posterior"):
-            known = in_order(trained, encode_pairs(trained, lines, targets), name)
+            known = align_in_order(trained, encode_pairs(trained, lines, targets), name)
             for record, alignment in zip(records, known, strict=True):
                 np.testing.assert_allclose(record["matrices"][name], alignment.probability, atol=1e-6)
                 assert np.shape(record["matrices"][name]) == (len(record["target"]), len(record["source"]))
@@ -64,12 +66,12 @@ def test_what_is_served_is_what_the_commands_give(trained, lines, serving):
     ],
 )
 def test_bad_questions_are_named(trained, serving, path, body, message):
-    with serving(served(trained, "title")) as client:
+    with serving(build_app(trained, "title")) as client:
         assert client.refused(path, body).startswith(message)
 
 
 def test_what_is_not_json_or_not_there_is_said(trained, serving):
-    with serving(served(trained, "title")) as client:
+    with serving(build_app(trained, "title")) as client:
         for content, status in ((b'{"source": [', 422), (b"[" * 100_000, 400)):
             request = urllib.request.Request(client.address + "/api/translate", content)
             request.add_header("Content-Type", "application/json")
@@ -89,7 +91,12 @@ def test_segmented_text_is_aligned_by_its_pieces(trained, tmp_path):
         trained, tokenizer=tokenizer, config=trained.config.model_copy(update={"tokenizer": kind})
     )
     one = Translation("lower", 0.0, 0.0, tuple(tokenizer.encode_target("low@@ er").ids))
-    assert told(segmented, one) == {"text": "lower", "log_prob": 0.0, "score": 0.0, "segmented": "low@@ er"}
+    assert describe_translation(segmented, one) == {
+        "text": "lower",
+        "log_prob": 0.0,
+        "score": 0.0,
+        "segmented": "low@@ er",
+    }
 
 
 @pytest.mark.parametrize(
@@ -100,8 +107,8 @@ def test_every_kind_of_model_is_served_with_the_alignments_it_has(
     demo_files, tmp_path, lines, serving, objective, kind, using
 ):
     config = tiny(demo_files, objective, "training.max_steps=2", f"tokenizer.kind={kind}")
-    train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
-    with serving(served(Trained.load(tmp_path / "run"), "title")) as client:
+    TRANSLATION.train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    with serving(build_app(TRANSLATION.load(tmp_path / "run"), "title")) as client:
         assert len(client.found("/api/translate", {"source": lines})["translations"]) == len(lines)
         pair = {"source": lines[0], "target": "the dog"}
         record = client.found("/api/align", {"pairs": [pair]})["alignments"][0]
@@ -156,7 +163,7 @@ def test_the_page_translates_aligns_and_says_what_is_wrong(trained, lines, servi
     search = trained.config.search.model_copy(
         update={"length_penalty": 9.0}
     )  # it has learnt little: to say something
-    app = served(replace(trained, config=trained.config.model_copy(update={"search": search})), "title")
+    app = build_app(replace(trained, config=trained.config.model_copy(update={"search": search})), "title")
     with serving(app) as client:
         page = client("/")[1].decode() + PROBE.replace("SENTENCE", json.dumps(lines[0]))
         app.get("/probe", response_class=HTMLResponse)(lambda: page)

@@ -15,10 +15,12 @@ import torch
 from latentalign import OBJECTIVES
 from latentalign.core.kernels import emission, likelihood
 from latentalign.errors import CheckpointError, DivergedError, InputError, Interrupted
-from latentalign.tasks.nmt.task import LossModule, Trained, TranslationTask, build_model, train
+from latentalign.tasks.nmt.task import TRANSLATION, build_caches
 from latentalign.tasks.nmt.tokenizer import Tokenizer
+from latentalign.tasks.nmt.training_data import TranslationData
 from latentalign.training import checkpoint
 from latentalign.training.loop import Trainer
+from latentalign.training.loss import LossModule
 from latentalign.training.run import Run
 from support.nmt import tiny
 
@@ -33,7 +35,7 @@ def test_every_objective_lowers_its_own_bound_in_200_steps(name, demo_files, tmp
         "training.batch_sentences=8",
         "training.learning_rate=3e-3", "training.validate_steps=200",
     )  # fmt: skip
-    result = train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    result = TRANSLATION.train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
     bounds = [r["bound"] for r in Run(tmp_path / "run").history() if r["kind"] == "training"]
     assert all(math.isfinite(b) for b in bounds)
     assert bounds[-1] < 0.5 * bounds[0]
@@ -53,7 +55,7 @@ def test_fused_and_plain_emissions_train_alike_step_by_step(name, demo_files, tm
             "model.dropout=0.0",
         )  # fmt: skip
         run = Run(tmp_path / f"{fused}")
-        train(config, run, resume=False, overwrite=False)
+        TRANSLATION.train(config, run, resume=False, overwrite=False)
         curves.append([r["bound"] for r in run.history() if r["kind"] == "training"])
     assert len(curves[0]) == len(curves[1]) == 50
     assert curves[0] == pytest.approx(curves[1], rel=1e-10)
@@ -70,10 +72,11 @@ def test_gradients_of_small_batches_add_up_to_that_of_a_large_one(name, normaliz
     found = []
     for sizes in ([8], [4, 4], [2, 2, 2, 2], [7, 1]):
         torch.manual_seed(0)
-        task = TranslationTask(config, tokenizer, tmp_path / "cache", build_model(config, tokenizer).double())
-        trainer = Trainer(task, Run(tmp_path / "run"), config.training, metadata={})
+        data = TranslationData(config, tokenizer, build_caches(config, tokenizer, tmp_path / "cache"))
+        module = LossModule(TRANSLATION.build_model(config, tokenizer).double(), config.objective.build())
+        trainer = Trainer(data, module, Run(tmp_path / "run"), config=config.training, metadata={})
         sums = trainer.update(np.split(np.arange(8), np.cumsum(sizes)[:-1]))
-        found.append({**task.model_tensors(), "value": sums.value.double()})
+        found.append({**module.model.state_dict(), "value": sums.value.double()})
     for other in found[1:]:
         for key, expected in found[0].items():
             torch.testing.assert_close(other[key], expected, rtol=1e-10, atol=1e-10)
@@ -91,7 +94,7 @@ def test_a_second_sigterm_finds_a_training_that_only_ends_once(demo_files, tmp_p
     config = tiny(demo_files, "soft", "training.max_steps=5", "training.log_steps=1")
     try:
         with pytest.raises(Interrupted):
-            train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+            TRANSLATION.train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
         handler = signal.getsignal(signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -107,7 +110,7 @@ def test_the_certified_marginal_trains(tail, demo_files, tmp_path):
         "training.learning_rate=3e-3", "training.validate_steps=200", "objective.tolerance=0.5",
         f"objective.tail={tail}",
     )  # fmt: skip
-    result = train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    result = TRANSLATION.train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
     history = [r for r in Run(tmp_path / "run").history() if r["kind"] == "training"]
     assert history[-1]["bound"] < 0.5 * history[0]["bound"]
     if tail == "enumerate":
@@ -134,17 +137,17 @@ def test_a_run_directory_is_complete(trained_run):
 
 def test_a_second_training_into_the_same_directory_is_refused(trained_run, demo_files):
     with pytest.raises(InputError, match="--resume"):
-        train(tiny(demo_files, "soft"), Run(trained_run), resume=False, overwrite=False)
+        TRANSLATION.train(tiny(demo_files, "soft"), Run(trained_run), resume=False, overwrite=False)
 
 
 def test_resuming_as_something_else_is_refused(trained_run, demo_files):
     with pytest.raises(
-        InputError, match=r'begun with objective.name = "variational-sample", .* now says "soft"'
+        InputError, match=r'started with objective.name = "variational-sample", .* now says "soft"'
     ):
-        train(tiny(demo_files, "soft"), Run(trained_run), resume=True, overwrite=False)
+        TRANSLATION.train(tiny(demo_files, "soft"), Run(trained_run), resume=True, overwrite=False)
     added = tiny(demo_files, "variational-sample", "objective.n=3")
     with pytest.raises(InputError, match=r"objective\.n = null, the recipe now says 3"):
-        train(added, Run(trained_run), resume=True, overwrite=False)
+        TRANSLATION.train(added, Run(trained_run), resume=True, overwrite=False)
 
 
 def test_how_outputs_are_searched_may_change_when_a_run_goes_on(trained_run, demo_files, tmp_path):
@@ -152,8 +155,8 @@ def test_how_outputs_are_searched_may_change_when_a_run_goes_on(trained_run, dem
     shutil.copytree(trained_run, run.folder)
     options = ["training.max_steps=60", "training.learning_rate=1e-2", "search.length_penalty=0.5"]
     changed = tiny(demo_files, "variational-sample", *options)
-    train(changed, run, resume=True, overwrite=False)
-    assert Trained.load(run.folder).config.search.length_penalty == 0.5
+    TRANSLATION.train(changed, run, resume=True, overwrite=False)
+    assert TRANSLATION.load(run.folder).config.search.length_penalty == 0.5
 
 
 @pytest.mark.parametrize("name", ["variational-sample", "hard-sample"])
@@ -162,9 +165,11 @@ def test_resuming_gives_the_weights_of_an_undisturbed_run(name, demo_files, tmp_
     if name == "hard-sample":
         options.append("objective.baseline=learned")
     whole, cut = Run(tmp_path / "whole"), Run(tmp_path / "cut")
-    train(tiny(demo_files, name, "training.max_steps=12", *options), whole, resume=False, overwrite=False)
+    TRANSLATION.train(
+        tiny(demo_files, name, "training.max_steps=12", *options), whole, resume=False, overwrite=False
+    )
     for steps, resume in ((5, False), (12, True)):
-        train(
+        TRANSLATION.train(
             tiny(demo_files, name, f"training.max_steps={steps}", *options),
             cut,
             resume=resume,
@@ -181,19 +186,21 @@ def test_relaxed_starts_from_the_jensen_bound(demo_files, tmp_path):
     config = tiny(
         demo_files, "relaxed", "training.max_steps=3", "training.warm_start_epochs=1", "training.epochs=1"
     )
-    train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
-    warm = Trained.load(tmp_path / "run" / "warm-start")
+    TRANSLATION.train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    warm = TRANSLATION.load(tmp_path / "run" / "warm-start")
     assert warm.config.objective.name == "relaxed-hard"
 
 
 def test_any_objective_may_start_from_an_easier_one(demo_files, tmp_path):
     options = ("training.max_steps=3", "training.warm_start_epochs=1", "training.epochs=1")
     # An objective of another family has nothing to start from in a model of soft attention.
-    train(tiny(demo_files, "relaxed-hard", *options), Run(tmp_path / "cold"), resume=False, overwrite=False)
+    TRANSLATION.train(
+        tiny(demo_files, "relaxed-hard", *options), Run(tmp_path / "cold"), resume=False, overwrite=False
+    )
     assert not (tmp_path / "cold" / "warm-start").exists()
     config = tiny(demo_files, "variational-sample", *options, "training.warm_start_objective=soft")
-    train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
-    assert Trained.load(tmp_path / "run" / "warm-start").config.objective.name == "soft"
+    TRANSLATION.train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    assert TRANSLATION.load(tmp_path / "run" / "warm-start").config.objective.name == "soft"
 
 
 def test_external_q_trains_from_a_pharaoh_file(demo_files, tmp_path):
@@ -203,11 +210,11 @@ def test_external_q_trains_from_a_pharaoh_file(demo_files, tmp_path):
         (tmp_path / f"{split}.links").write_text("".join(f"{line}\n" for line in plain))
     links = [f"data.{s}.links={tmp_path / f'{s}.links'}" for s in ("train", "valid")]
     config = tiny(demo_files, "variational-enum", "inference.kind=external", "training.max_steps=5", *links)
-    train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
-    assert Trained.load(tmp_path / "run").model.inference is None
+    TRANSLATION.train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    assert TRANSLATION.load(tmp_path / "run").model.inference is None
     broken = tiny(demo_files, "variational-enum", "inference.kind=external")
     with pytest.raises(InputError, match=r"needs data\.train\.links"):
-        train(broken, Run(tmp_path / "other"), resume=False, overwrite=False)
+        TRANSLATION.train(broken, Run(tmp_path / "other"), resume=False, overwrite=False)
 
 
 def test_divergence_stops_before_the_update_and_names_the_lines(demo_files, tmp_path, monkeypatch):
@@ -223,7 +230,7 @@ def test_divergence_stops_before_the_update_and_names_the_lines(demo_files, tmp_
     monkeypatch.setattr(LossModule, "forward", poisoned)
     config = tiny(demo_files, "soft", "training.checkpoint_steps=1", "training.max_steps=40")
     with pytest.raises(DivergedError, match=r"step 4: .*train\.de lines \d+"):
-        train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+        TRANSLATION.train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
     kept = checkpoint.load(Run(tmp_path / "run").checkpoint).tensors["module"]["model.head.output.weight"]
     assert torch.equal(kept, calls[-1])
 
@@ -232,10 +239,10 @@ def test_a_tokenizer_that_does_not_belong_is_refused(trained_run, demo_files, tm
     copy = tmp_path / "copy"
     shutil.copytree(trained_run, copy)
     config = tiny(demo_files, "soft", "training.max_steps=1", "tokenizer.min_count=3")
-    train(config, Run(tmp_path / "other"), resume=False, overwrite=False)
+    TRANSLATION.train(config, Run(tmp_path / "other"), resume=False, overwrite=False)
     shutil.copy(tmp_path / "other" / "tokenizer.json", copy / "tokenizer.json")
     with pytest.raises(CheckpointError, match="tokenizer"):
-        Trained.load(copy)
+        TRANSLATION.load(copy)
 
 
 @pytest.mark.slow
@@ -248,7 +255,7 @@ def test_reduced_precision_stays_near_full_precision(demo_files, tmp_path):
             "training.batch_sentences=4", "training.epochs=3",
             "model.dropout=0.0", f"training.precision={precision}",
         )  # fmt: skip
-        train(config, Run(tmp_path / precision), resume=False, overwrite=False)
+        TRANSLATION.train(config, Run(tmp_path / precision), resume=False, overwrite=False)
         records = [r for r in Run(tmp_path / precision).history() if r["kind"] == "training"]
         bounds[precision] = [math.log(r["bound"]) for r in records]
     assert bounds["bf16"] == pytest.approx(bounds["float32"], rel=0.01)
@@ -258,19 +265,21 @@ def test_tensorboard_is_asked_for_by_name(demo_files, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     config = tiny(demo_files, "soft", "training.max_steps=1", "training.tensorboard=true")
     with pytest.raises(InputError, match=r"pip install \"latentalign\[tensorboard\]\""):
-        train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+        TRANSLATION.train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
 
 
 def test_two_trainings_never_share_a_directory(demo_files, tmp_path, monkeypatch):
-    monkeypatch.setattr("latentalign.training.run.ENDING", 0.3)
+    monkeypatch.setattr("latentalign.training.run.LOCK_PATIENCE", 0.3)
     config = tiny(demo_files, "soft", "training.max_steps=1")
     folder = tmp_path / "run"
-    with Run(folder).alone(False), pytest.raises(InputError, match="another process is training here"):
-        train(config, Run(folder), resume=True, overwrite=False)
-    train(config, Run(folder), resume=True, overwrite=False)
+    with Run(folder).lock(wait=False), pytest.raises(InputError, match="another process is training here"):
+        TRANSLATION.train(config, Run(folder), resume=True, overwrite=False)
+    TRANSLATION.train(config, Run(folder), resume=True, overwrite=False)
 
 
 def test_the_time_of_a_training_can_be_bounded(demo_files, tmp_path):
     config = tiny(demo_files, "soft", "training.max_minutes=1e-6")
-    assert train(config, Run(tmp_path), resume=False, overwrite=False)["steps"] == 2
-    assert train(config, Run(tmp_path), resume=True, overwrite=False)["steps"] == 2  # it has ended
+    assert TRANSLATION.train(config, Run(tmp_path), resume=False, overwrite=False)["steps"] == 2
+    assert (
+        TRANSLATION.train(config, Run(tmp_path), resume=True, overwrite=False)["steps"] == 2
+    )  # it has ended

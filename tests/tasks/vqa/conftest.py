@@ -9,7 +9,8 @@ import pytest
 from latentalign import config as recipes
 from latentalign.data import scenes
 from latentalign.tasks.vqa.experiment import scenes_settings
-from latentalign.tasks.vqa.task import Trained, VQAConfig, train
+from latentalign.tasks.vqa.recipe import TrainedAnswerer, VQAConfig
+from latentalign.tasks.vqa.task import ANSWERING
 from latentalign.training.run import Run
 
 SIZES = [
@@ -49,10 +50,10 @@ def tiny(pictures):
 @pytest.fixture(scope="session")
 def trained_run(tiny, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "variational"
-    train(tiny("variational-sample"), Run(out), resume=False, overwrite=False)
+    ANSWERING.train(tiny("variational-sample"), Run(out), resume=False, overwrite=False)
     return out
 
 
 @pytest.fixture
-def trained(trained_run) -> Trained:
-    return Trained.load(trained_run, double=True)
+def trained(trained_run) -> TrainedAnswerer:
+    return ANSWERING.load(trained_run, double=True)

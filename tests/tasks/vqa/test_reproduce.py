@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from latentalign.cli.reproduce import task_of
-from latentalign.errors import InputError
 from latentalign.reproduction.plan import make_plan
 from latentalign.reproduction.run import reproduce
 from latentalign.reproduction.terminal import show_results
@@ -31,13 +29,3 @@ def test_rows_tables_and_a_page(pictures, sizes, tmp_path, capsys):
         assert text in page
     assert f"{record['nll_kmax5']:.3f}" in (tmp_path / "tables.md").read_text()
     assert "report.html" in capsys.readouterr().out.replace("\n", "")
-
-
-def test_the_task_is_that_of_the_data():
-    assert task_of(None, None) == "nmt"
-    assert task_of("vqa", None) == "vqa"
-    assert task_of(None, "scenes") == "vqa"
-    assert task_of(None, "multi30k") == "nmt"
-    assert task_of(None, "daquar") == "vqa"
-    with pytest.raises(InputError, match="unknown task"):
-        task_of("vqq", None)

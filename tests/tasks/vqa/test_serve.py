@@ -10,14 +10,14 @@ from fastapi.responses import HTMLResponse
 from latentalign.errors import InputError
 from latentalign.tasks.vqa.answer import answer_questions
 from latentalign.tasks.vqa.questions import read_questions
-from latentalign.tasks.vqa.serve import served
+from latentalign.tasks.vqa.serve import build_app
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def app(trained):
-    return served(trained, "title", features=None, images=None)
+    return build_app(trained, "title", features=None, images=None)
 
 
 def test_what_is_served_is_what_the_command_gives(app, trained, pictures, serving):
@@ -78,9 +78,9 @@ def test_bad_questions_are_named(app, trained, serving, change, message):
 
 def test_features_and_pictures_asked_for_must_be_there(trained, tmp_path):
     with pytest.raises(InputError, match="expected a folder of pictures"):
-        served(trained, "title", features=None, images=tmp_path / "none")
+        build_app(trained, "title", features=None, images=tmp_path / "none")
     with pytest.raises(InputError, match="no such features file"):
-        served(trained, "title", features=tmp_path / "none.safetensors", images=None)
+        build_app(trained, "title", features=tmp_path / "none.safetensors", images=None)
 
 
 PROBE = """
@@ -141,7 +141,7 @@ def test_without_pictures_regions_are_still_shown(trained, serving):
     data = trained.config.data
     bare = data.model_copy(update={"test": data.test.model_copy(update={"images": None})})
     bare_run = replace(trained, config=trained.config.model_copy(update={"data": bare}))
-    app = served(bare_run, "title", features=None, images=None)
+    app = build_app(bare_run, "title", features=None, images=None)
     with serving(app) as client:
         image = client.found("/api/about")["image_ids"][0]
         look = client.found("/api/answer", {"image_id": image, "question": "what is it?"})["look"]

@@ -12,14 +12,17 @@ import torch
 from latentalign import OBJECTIVES
 from latentalign.errors import CheckpointError, InputError
 from latentalign.tasks.vqa.answer import answer_questions
-from latentalign.tasks.vqa.data import Corpus, judged_batches
+from latentalign.tasks.vqa.data import Corpus, answered_batches
 from latentalign.tasks.vqa.details import details
-from latentalign.tasks.vqa.figures import find_pictures, looking
-from latentalign.tasks.vqa.metrics import evaluate, intersection_over_union, majority, overlaps
-from latentalign.tasks.vqa.task import AnsweringTask, Trained, open_corpus, train
+from latentalign.tasks.vqa.evaluate import evaluate, intersection_over_union, majority, overlaps
+from latentalign.tasks.vqa.figures import draw_looks, find_pictures
+from latentalign.tasks.vqa.recipe import open_corpus, open_split
+from latentalign.tasks.vqa.task import ANSWERING
 from latentalign.tasks.vqa.tokenizer import Vocabulary
+from latentalign.tasks.vqa.training_data import AnsweringData
 from latentalign.tasks.vqa.vectors import read_vectors
 from latentalign.training import checkpoint
+from latentalign.training.loss import LossModule
 from latentalign.training.run import Run
 
 pytestmark = pytest.mark.slow
@@ -30,23 +33,23 @@ CATEGORICAL = [name for name in OBJECTIVES if OBJECTIVES[name]().distribution ==
 @pytest.mark.parametrize("name", CATEGORICAL)
 def test_every_objective_lowers_its_bound(name, tiny, tmp_path):
     config = tiny(name, "training.learning_rate=1e-2", "training.epochs=6", "model.dropout=0.1")
-    train(config, Run(tmp_path), resume=False, overwrite=False)
+    ANSWERING.train(config, Run(tmp_path), resume=False, overwrite=False)
     bounds = [r["bound"] for r in Run(tmp_path).history() if r["kind"] == "validation"]
     assert all(math.isfinite(b) for b in bounds)
     assert min(bounds[1:]) < bounds[0]
 
 
 def test_relaxed_objectives_are_refused_with_the_reason(tiny, tmp_path):
-    with pytest.raises(InputError, match="a blend of regions is no region"):
-        train(tiny("relaxed"), Run(tmp_path / "run"), resume=False, overwrite=False)
+    with pytest.raises(InputError, match="a mixture of regions is not a region"):
+        ANSWERING.train(tiny("relaxed"), Run(tmp_path / "run"), resume=False, overwrite=False)
 
 
 def test_resuming_is_exact(tiny, tmp_path):
     whole, cut = Run(tmp_path / "whole"), Run(tmp_path / "cut")
-    train(tiny("variational-sample", "training.max_steps=7"), whole, resume=False, overwrite=False)
+    ANSWERING.train(tiny("variational-sample", "training.max_steps=7"), whole, resume=False, overwrite=False)
     for steps, resume in ((3, False), (7, True)):
         config = tiny("variational-sample", f"training.max_steps={steps}")
-        train(config, cut, resume=resume, overwrite=False)
+        ANSWERING.train(config, cut, resume=resume, overwrite=False)
     a, b = checkpoint.load(whole.checkpoint), checkpoint.load(cut.checkpoint)
     for key, tensor in a.tensors["module"].items():
         assert torch.equal(tensor, b.tensors["module"][key]), key
@@ -54,7 +57,7 @@ def test_resuming_is_exact(tiny, tmp_path):
 
 def test_answers_are_drawn_in_proportion_to_votes_and_anew_each_epoch(tiny, trained):
     corpus = open_corpus(trained.config, trained.vocabulary, trained.config.data.train)
-    draws = np.stack([corpus.drawn(0, epoch) for epoch in range(2000)])
+    draws = np.stack([corpus.draw_answers(0, epoch) for epoch in range(2000)])
     i = max(corpus.answerable, key=lambda k: len(corpus.votes[k]))
     votes = corpus.votes[i]
     assert len(votes) > 1
@@ -62,7 +65,7 @@ def test_answers_are_drawn_in_proportion_to_votes_and_anew_each_epoch(tiny, trai
         share = count / votes.total()
         error = 5 * math.sqrt(share * (1 - share) / len(draws))
         assert abs((draws[:, i] == answer).mean() - share) < error
-    assert (draws[3] == corpus.drawn(0, 3)).all()
+    assert (draws[3] == corpus.draw_answers(0, 3)).all()
 
 
 def test_two_processes_see_every_question_once(tiny, trained):
@@ -70,16 +73,17 @@ def test_two_processes_see_every_question_once(tiny, trained):
         def __init__(self, rank):
             self.rank, self.size = rank, 2
 
-    tasks = [AnsweringTask(trained.config, trained.vocabulary, trained.model, world=World(r)) for r in (0, 1)]
-    epochs = [task.epoch(4) for task in tasks]
+    shares = [AnsweringData(trained.config, trained.vocabulary, world=World(r)) for r in (0, 1)]
+    epochs = [share.batch_keys(4) for share in shares]
     assert len(epochs[0]) == len(epochs[1])
     seen = np.concatenate([key[:, 0] for epoch in epochs for key in epoch])
-    assert sorted(seen.tolist()) == tasks[0].train.answerable.tolist()
+    assert sorted(seen.tolist()) == shares[0].train.answerable.tolist()
 
 
 def test_an_empty_share_has_no_loss_but_reaches_every_parameter(trained):
-    task = AnsweringTask(trained.config, trained.vocabulary, trained.model.double())
-    sums = task.module(task.batch(np.zeros((0, 2), np.int64)))
+    data = AnsweringData(trained.config, trained.vocabulary)
+    module = LossModule(trained.model.double(), trained.objective)
+    sums = module(data.load_batch(np.zeros((0, 2), np.int64)))
     assert (sums.queries, sums.examples, sums.value.item()) == (0, 0, 0.0)
     sums.surrogate.backward()
     assert all(p.grad is not None for n, p in trained.model.named_parameters() if "embedding" not in n)
@@ -88,7 +92,7 @@ def test_an_empty_share_has_no_loss_but_reaches_every_parameter(trained):
 
 def test_likelihoods_are_means_over_all_human_answers(trained):
     found = evaluate(trained, "test")
-    corpus = trained.corpus("test")
+    corpus = open_split(trained, "test")
     total, count = 0.0, 0
     with torch.no_grad():
         for i in corpus.answerable:
@@ -110,10 +114,10 @@ def test_likelihoods_are_means_over_all_human_answers(trained):
 
 
 def test_weights_of_a_questions_answers_sum_to_one(trained):
-    corpus = trained.corpus("test")
-    total = sum(float(j.weight.sum()) for j in judged_batches(corpus, 7))
+    corpus = open_split(trained, "test")
+    total = sum(float(j.weight.sum()) for j in answered_batches(corpus, 7))
     assert total == pytest.approx(len(corpus.answerable))
-    assert sum(int(j.best.sum()) for j in judged_batches(corpus, 7)) == len(corpus.answerable)
+    assert sum(int(j.is_top.sum()) for j in answered_batches(corpus, 7)) == len(corpus.answerable)
 
 
 def test_details_hold_every_question_and_some_looks(trained, pictures):
@@ -127,7 +131,7 @@ def test_details_hold_every_question_and_some_looks(trained, pictures):
         for shares in record["looks"].values():
             assert sum(shares) == pytest.approx(1)
             assert len(shares) == len(record["boxes"])
-    assert looking(found["looks"], find_pictures(pictures / "images")).axes
+    assert draw_looks(found["looks"], find_pictures(pictures / "images")).axes
 
 
 def test_boxes_overlap():
@@ -138,7 +142,7 @@ def test_boxes_overlap():
 
 
 def test_the_majority_is_of_the_questions_type(trained):
-    corpus = trained.corpus("test")
+    corpus = open_split(trained, "test")
     annotations = [e.annotation for e in corpus.examples]
     found = majority(annotations, annotations)
     assert len(found) == len(annotations)
@@ -196,8 +200,8 @@ def test_text_vectors_start_the_embeddings(tiny, tmp_path):
     assert found.tolist() == [False, False, False, True]
     assert vectors[3].tolist() == list(range(8))
     config = tiny("soft", f"model.vectors={path}", "training.max_steps=1", "training.learning_rate=1e-9")
-    train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
-    model = Trained.load(tmp_path / "run")
+    ANSWERING.train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
+    model = ANSWERING.load(tmp_path / "run")
     row = model.model.embedding.weight[model.vocabulary.words.index("color")]
     assert row.tolist() == pytest.approx(list(range(8)), abs=1e-6)
     path.write_text("color 1 2\n")

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
 from itertools import chain, count, islice, pairwise
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
@@ -23,6 +23,7 @@ from latentalign.config import DataPath, Section
 from latentalign.errors import InputError, StorageError
 from latentalign.storage import fingerprint
 from latentalign.tasks.nmt.tokenizer import EOS, PAD, Tokenizer
+from latentalign.tasks.padding import pad_rows
 from latentalign.textfiles import read_parallel
 
 HEADER = "corpus.json"
@@ -75,6 +76,8 @@ class Corpus:
     arrays: Mapping[str, np.ndarray]
     dropped: Mapping[str, int]
     """Pairs left out: `blank` with a side without words, `overlong` with a side beyond the maximum."""
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of the text file of each side."""
 
     def __len__(self) -> int:
         """How many pairs there are."""
@@ -136,7 +139,8 @@ def build_cache(
     _refuse_poor_data(split, header, max_length=max_length, max_dropped=max_dropped)
     # As plain arrays, still mapped: slicing the subclass costs several times as much.
     arrays = {name: np.asarray(np.memmap(folder / name, dtype, mode="r")) for name, dtype in ARRAYS.items()}
-    return Corpus(arrays, header["dropped"])
+    fingerprints = {side: identity[side] for side in ("source", "target")}
+    return Corpus(arrays, header["dropped"], fingerprints)
 
 
 def _header(folder: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
@@ -267,35 +271,33 @@ class Batch:
     source_mask: Bool[Tensor, "B T"]
     target: Int[Tensor, "B S"]
     target_mask: Bool[Tensor, "B S"]
-    index: Int[Tensor, "B"]
-    """Positions in the corpus."""
+    index: Int[Tensor, "n"]
+    """Positions in the corpus; none in a batch that only keeps a process busy."""
+    external: Float[Tensor, "B S T"] | None = None
+    """log q of another aligner, where the recipe has one."""
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on a device."""
-        return Batch(*(getattr(self, field.name).to(device) for field in fields(self)))
+        tensors = (getattr(self, f.name) for f in fields(self))
+        return Batch(*(None if tensor is None else tensor.to(device) for tensor in tensors))
 
     @property
-    def tokens(self) -> int:
-        """Target tokens, </s> included."""
+    def queries(self) -> int:
+        """Number of target tokens, </s> included."""
         return int(self.target_mask.sum())
+
+    @property
+    def examples(self) -> int:
+        """Number of sentence pairs."""
+        return len(self.index)
 
 
 def collate(corpus: Corpus, indices: np.ndarray | Sequence[int]) -> Batch:
     """The batch of the pairs at these positions; without positions one of no rows."""
     index = torch.tensor([int(index) for index in indices], dtype=torch.int64)
-    source, source_mask = _padded([corpus.source(place) for place in index.tolist()])
-    target, target_mask = _padded([np.append(corpus.target(place), EOS) for place in index.tolist()])
+    source, source_mask = pad_rows([corpus.source(place) for place in index.tolist()], PAD)
+    target, target_mask = pad_rows([np.append(corpus.target(place), EOS) for place in index.tolist()], PAD)
     return Batch(source, source_mask, target, target_mask, index)
-
-
-def _padded(rows: list[np.ndarray]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
-    """Rows of unequal length as one tensor, and where it is not padding."""
-    lengths = np.array([len(row) for row in rows], np.int64)
-    mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
-    ids = np.full(mask.shape, PAD, np.int64)
-    if rows:
-        ids[mask] = np.concatenate(rows)
-    return torch.from_numpy(ids), torch.from_numpy(mask)
 
 
 @dataclass(frozen=True)

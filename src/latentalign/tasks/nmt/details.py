@@ -1,4 +1,4 @@
-"""What a report shows of one trained model beyond single figures: sentence by sentence, K by K, matrix by matrix."""
+"""Details of one trained model beyond single figures: scores per sentence, K-max curves and alignment matrices."""
 
 from __future__ import annotations
 
@@ -11,49 +11,57 @@ import numpy as np
 import torch
 
 from latentalign.core.predictives import parse_predict
-from latentalign.tasks.nmt.align import Pair, alignment_of, encode_pairs, grouped
-from latentalign.tasks.nmt.data import build_cache
+from latentalign.tasks.likelihoods import KMAX
+from latentalign.tasks.nmt.align import (
+    Pair,
+    alignment_matrix,
+    available_alignments,
+    encode_pairs,
+    group_by_size,
+)
 from latentalign.tasks.nmt.decode import pair_batch
+from latentalign.tasks.nmt.evaluate import kmax_curve, open_split, translate_split
 from latentalign.tasks.nmt.link_formats import read_gold
 from latentalign.tasks.nmt.links import Gold, word_links
-from latentalign.tasks.nmt.metrics import KMAX, kmax_curve, mean_entropy, split_of, text_scores, translated
-from latentalign.tasks.nmt.task import Trained, bleu_metric, evaluation_batches
-from latentalign.tasks.nmt.translate import Settings
+from latentalign.tasks.nmt.recipe import TrainedTranslator, find_split
+from latentalign.tasks.nmt.text_scores import bleu_statistics, text_scores
+from latentalign.tasks.nmt.training_data import evaluation_batches
+from latentalign.tasks.nmt.translate import TranslationSettings
 from latentalign.textfiles import read_parallel
-from latentalign.training.loop import perplexity
+from latentalign.training.data import mean_entropy, perplexity
 
 LONGEST = 22
-"""Words of a sentence that fits a page."""
+"""Most words of a sentence that fits on a page."""
 
 
-def details(trained: Trained, split_name: str, outputs: Sequence[str], *, sentences: int) -> dict[str, Any]:
-    """Everything a report needs of a run; `outputs` are its translations of the split."""
-    split = split_of(trained, split_name)
+def details(
+    trained: TrainedTranslator, split_name: str, outputs: Sequence[str], *, sentences: int
+) -> dict[str, Any]:
+    """Everything that a report needs to know about a run; `outputs` are its translations of the split."""
+    split = find_split(trained, split_name)
     references = [target for _, target in read_parallel(split.source, split.target)]
     found: dict[str, Any] = {"objective": trained.config.objective.name, "split": split_name}
     found |= sentence_scores(trained, split_name)
-    found["bleu_statistics"] = bleu_statistics(trained, outputs, references)
+    found["bleu_statistics"] = bleu_statistics(trained.config, outputs, references)
     found["outputs"] = list(outputs)
     if trained.model.distribution.supports("enumerate"):
-        by_kmax = translated(trained, split, Settings(predict=f"kmax:{KMAX}"))
+        by_kmax = translate_split(trained, split_name, TranslationSettings(predict=f"kmax:{KMAX}"))
         scores = text_scores(trained.config, by_kmax, references)
         found[f"bleu_kmax{KMAX}"] = scores["bleu"]
-    found["alignments"] = pictured(trained, split_name, sentences)
+    found["alignments"] = example_alignments(trained, split_name, sentences)
     return found
 
 
 @torch.no_grad()
-def sentence_scores(trained: Trained, split_name: str) -> dict[str, Any]:
-    """Tokens of every sentence, its log-probability under every predictive, the prior's entropy; K-max for all K."""
-    split = split_of(trained, split_name)
-    corpus = build_cache(trained.tokenizer, split, trained.run.cache / split_name, max_length=None)
-    device = trained.model.head.output.weight.device
+def sentence_scores(trained: TrainedTranslator, split_name: str) -> dict[str, Any]:
+    """Per sentence: tokens, log-probability under every predictive, entropy of the prior; and K-max for all K."""
+    corpus = open_split(trained, split_name)
     tokens = [0.0] * len(corpus)
     scores: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(corpus))
     by_k = np.zeros(max(len(corpus.source(i)) for i in range(len(corpus))))
     torch.manual_seed(trained.config.training.seed)
     for batch in evaluation_batches(corpus):
-        latent = trained.model.latent(batch.to(device))
+        latent = trained.model.latent(batch.to(trained.device))
         values = {"ppl_soft": latent.soft(), "entropy_prior": mean_entropy(latent.prior.mean)}
         if trained.model.distribution.supports("enumerate"):
             curve = kmax_curve(latent)
@@ -75,55 +83,44 @@ def sentence_scores(trained: Trained, split_name: str) -> dict[str, Any]:
     return found
 
 
-def bleu_statistics(trained: Trained, outputs: Sequence[str], references: Sequence[str]) -> list[list[int]]:
-    """Lengths, n-gram matches and n-gram counts of every sentence. Their sums give BLEU of any resampling."""
-    metric = bleu_metric(trained.config)
-    scores = (metric.corpus_score([o], [[r]]) for o, r in zip(outputs, references, strict=True))
-    return [[score.sys_len, score.ref_len, *score.counts, *score.totals] for score in scores]
-
-
-def pictured(trained: Trained, split_name: str, sentences: int) -> list[dict[str, Any]]:
+def example_alignments(trained: TrainedTranslator, split_name: str, sentences: int) -> list[dict[str, Any]]:
     """Alignments of some sentences of a split: words, subwords, gold links, and matrices as bytes."""
-    split = split_of(trained, split_name)
+    split = find_split(trained, split_name)
     pairs = list(read_parallel(split.source, split.target))
     gold = read_gold(split.gold, one_based=split.gold_one_based, sentences=len(pairs)) if split.gold else None
-    chosen = spread(pairs, sentences)
-    shown = shown_pairs(trained, [pairs[i] for i in chosen], packed)
+    chosen = choose_examples(pairs, sentences)
+    described = describe_pairs(trained, [pairs[i] for i in chosen], pack_matrix)
     links = [gold_links(gold[i]) if gold is not None else {} for i in chosen]
     return [
-        {"sentence": i + 1, **record, **found} for i, record, found in zip(chosen, shown, links, strict=True)
+        {"sentence": i + 1, **record, **found}
+        for i, record, found in zip(chosen, described, links, strict=True)
     ]
 
 
-def shown_pairs(
-    trained: Trained, pairs: Sequence[tuple[str, str]], form: Callable[[np.ndarray], Any]
+def describe_pairs(
+    trained: TrainedTranslator, pairs: Sequence[tuple[str, str]], form: Callable[[np.ndarray], Any]
 ) -> list[dict[str, Any]]:
-    """Words, subwords and every alignment of sentence pairs that have words on both sides; matrices in some form."""
+    """Words, subwords and all alignments of sentence pairs with words on both sides; `form` encodes a matrix."""
     encoded = encode_pairs(trained, [s for s, _ in pairs], [t for _, t in pairs])
-    using = ["prior"]
-    if trained.model.inference is not None:
-        using.append("inferred")
-    if trained.model.distribution.supports("enumerate"):
-        using.append("posterior")
-    matrices = subword_matrices(trained, encoded, using)
+    matrices = subword_matrices(trained, encoded, available_alignments(trained))
     found = []
     for texts, pair, by_name in zip(pairs, encoded, matrices, strict=True):
         record: dict[str, Any] = {}
-        record["source"], record["target"] = (trained.tokenizer.words(side) for side in texts)
+        record["source"], record["target"] = (trained.vocabulary.words(side) for side in texts)
         record["matrices"] = {
             name: form(word_links(m, pair.source.words, pair.target.words).probability)
             for name, m in by_name.items()
         }
         if trained.config.tokenizer.kind != "words":
-            record["source_pieces"] = trained.tokenizer.source_pieces(pair.source.ids)
-            record["target_pieces"] = trained.tokenizer.target_pieces(pair.target.ids)
+            record["source_pieces"] = trained.vocabulary.source_pieces(pair.source.ids)
+            record["target_pieces"] = trained.vocabulary.target_pieces(pair.target.ids)
             record["piece_matrices"] = {name: form(m) for name, m in by_name.items()}
         found.append(record)
     return found
 
 
-def spread(pairs: Sequence[tuple[str, str]], count: int) -> list[int]:
-    """Evenly spread sentences that are neither trivial nor too long to be looked at."""
+def choose_examples(pairs: Sequence[tuple[str, str]], count: int) -> list[int]:
+    """Positions of evenly spread sentences that are neither trivial nor too long to read."""
     fit = [
         i
         for i, (s, t) in enumerate(pairs)
@@ -135,28 +132,28 @@ def spread(pairs: Sequence[tuple[str, str]], count: int) -> list[int]:
 
 @torch.no_grad()
 def subword_matrices(
-    trained: Trained, pairs: Sequence[Pair], using: Sequence[str]
+    trained: TrainedTranslator, pairs: Sequence[Pair], using: Sequence[str]
 ) -> list[dict[str, np.ndarray]]:
-    """For every pair its distributions over source subwords, a row for each target subword."""
+    """For each pair, its distributions over source subwords: one row per target subword."""
     found: list[dict[str, np.ndarray]] = [{} for _ in pairs]
-    device = trained.model.head.output.weight.device
-    for group in grouped([p.size for p in pairs], skip=set()):
+    for group in group_by_size([p.size for p in pairs], skip=set()):
         chosen = [pairs[i] for i in group]
         batch = pair_batch([p.source.ids for p in chosen], [p.target.ids for p in chosen])
-        latent = trained.model.latent(batch.to(device))
+        latent = trained.model.latent(batch.to(trained.device))
         for name in using:
-            whole = alignment_of(latent, name).double().cpu().numpy()
+            whole = alignment_matrix(latent, name).double().cpu().numpy()
             for row, i in enumerate(group):
                 found[i][name] = whole[row, : len(pairs[i].target.ids), : len(pairs[i].source.ids)]
     return found
 
 
-def packed(matrix: np.ndarray) -> str:
+def pack_matrix(matrix: np.ndarray) -> str:
     """Probabilities as bytes, row by row, in base64."""
     return base64.b64encode(np.rint(matrix.clip(0, 1) * 255).astype(np.uint8).tobytes()).decode()
 
 
 def gold_links(gold: Gold) -> dict[str, list[list[int]]]:
+    """Gold links as JSON: sure ones, and those that are only possible."""
     return {
         "sure": [list(link) for link in sorted(gold.sure)],
         "possible": [list(link) for link in sorted(gold.possible - gold.sure)],

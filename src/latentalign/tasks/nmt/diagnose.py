@@ -1,4 +1,4 @@
-"""A trained translation model under the loupe: bounds, gradients and Proposition 1 on held-out pairs."""
+"""Diagnosis of a trained translation model: bounds, gradients and Proposition 1 on pairs of a split."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ import torch
 
 from latentalign.errors import InputError
 from latentalign.reproduction import diagnosis
-from latentalign.tasks.nmt.data import build_cache, collate
-from latentalign.tasks.nmt.metrics import split_of
-from latentalign.tasks.nmt.task import Trained
+from latentalign.tasks.nmt.data import collate
+from latentalign.tasks.nmt.evaluate import open_split
+from latentalign.tasks.nmt.recipe import TrainedTranslator
+
+GROUP = 16
+"""Pairs whose bounds are computed at once."""
 
 
 def diagnose(
-    trained: Trained, split_name: str, *, sentences: int, batch: int, draws: int, queries: int = 100
+    trained: TrainedTranslator, split_name: str, *, sentences: int, batch: int, draws: int, queries: int = 100
 ) -> dict[str, Any]:
     """Bounds on `sentences` pairs, gradients on the first `batch` of them, Proposition 1 on about `queries` tokens."""
     if not trained.model.distribution.supports("enumerate"):
         raise InputError(
-            f"{trained.config.objective.name} has no members to sum over: nothing exact to compare with"
+            f"{trained.config.objective.name} has no members to sum over, so there is nothing exact to compare with"
         )
-    split = split_of(trained, split_name)
-    corpus = build_cache(trained.tokenizer, split, trained.run.cache / split_name, max_length=None)
+    corpus = open_split(trained, split_name)
     sentences, batch = min(sentences, len(corpus)), min(batch, len(corpus))
-    device = trained.model.head.output.weight.device
+    device = trained.device
     torch.manual_seed(trained.config.training.seed)
     model = trained.model
-    groups = (range(i, min(i + 16, sentences)) for i in range(0, sentences, 16))
+    groups = (range(i, min(i + GROUP, sentences)) for i in range(0, sentences, GROUP))
     inferred = model.inference is not None
     found: dict[str, Any] = {"run": str(trained.run.folder), "split": split_name}
     found["objective"] = trained.config.objective.name

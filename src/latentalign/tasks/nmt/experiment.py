@@ -21,7 +21,7 @@ from latentalign.reproduction.experiment import (
 from latentalign.reproduction.tables import Column, FigureTable
 from latentalign.tasks.nmt import paper
 from latentalign.tasks.nmt.figures import draw_test_pairs, kmax_curves, paper_figures
-from latentalign.tasks.nmt.task import NMTConfig
+from latentalign.tasks.nmt.recipe import NMTConfig
 from latentalign.web.pages import Viewer, alignment_viewer
 
 RELAXED_WARM_START = ("training.warm_start_epochs=3", "training.warm_start_objective=relaxed-hard")

@@ -14,10 +14,10 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from latentalign.reproduction.plots import add_legend, escape_dollars, line_style, new_figure, use_log_scale
-from latentalign.tasks.nmt.align import encode_pairs, in_order
+from latentalign.tasks.nmt.align import align_in_order, encode_pairs
 from latentalign.tasks.nmt.link_formats import read_gold
 from latentalign.tasks.nmt.links import Links
-from latentalign.tasks.nmt.task import Trained
+from latentalign.tasks.nmt.task import TRANSLATION
 from latentalign.textfiles import read_parallel
 
 Matrix = NDArray[Any]
@@ -49,7 +49,7 @@ def draw_in_terminal(
 
 def draw_test_pairs(folder: Path) -> str:
     """Exact posteriors of a few short test pairs, gold links in brackets."""
-    trained = Trained.load(folder)
+    trained = TRANSLATION.load(folder)
     split = trained.config.data.test
     assert split is not None
     pairs = list(read_parallel(split.source, split.target))
@@ -59,8 +59,8 @@ def draw_test_pairs(folder: Path) -> str:
     using = "posterior" if trained.model.distribution.supports("enumerate") else "prior"
     encoded = encode_pairs(trained, [pairs[i][0] for i in chosen], [pairs[i][1] for i in chosen])
     parts = [f"{using} alignments of {trained.config.objective.name}; brackets are gold links"]
-    for i, alignment in zip(chosen, in_order(trained, encoded, using), strict=True):
-        source, target = (trained.tokenizer.words(side) for side in pairs[i])
+    for i, alignment in zip(chosen, align_in_order(trained, encoded, using), strict=True):
+        source, target = (trained.vocabulary.words(side) for side in pairs[i])
         links = gold[i].sure if gold else frozenset()
         parts.append(draw_in_terminal(source, target, alignment.probability, gold=links) + "\n")
     return "\n".join(parts)

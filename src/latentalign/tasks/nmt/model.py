@@ -175,11 +175,12 @@ class TranslationModel(nn.Module):
         )
         return self.distribution.from_scores(scores[0], mask, *scores[1:])
 
-    def latent(self, batch: Batch, external: Float[Tensor, "B S T"] | None = None) -> EmissionLatent:
-        """The latent choices with the batch's target observed; q from the network, or from external scores."""
+    def latent(self, batch: Batch) -> EmissionLatent:
+        """The latent choices with the batch's target observed; q from another aligner, or from the network."""
         inferred = None
-        if external is not None:
-            inferred = self.distribution.from_scores(external.to(self.head.output.weight), pair_mask(batch))
+        if batch.external is not None:
+            scores = batch.external.to(self.head.output.weight)
+            inferred = self.distribution.from_scores(scores, pair_mask(batch))
         choice: LatentChoice = self(batch)
         return choice.observe(batch.target, inferred)
 
@@ -187,9 +188,3 @@ class TranslationModel(nn.Module):
 def pair_mask(batch: Batch) -> Bool[Tensor, "B S T"]:
     """True where both the target position and the source position exist."""
     return batch.target_mask.unsqueeze(2) & batch.source_mask.unsqueeze(1)
-
-
-def count_parameters(model: nn.Module) -> dict[str, int]:
-    """Numbers of the generative model and of the inference network, which is not used at test time."""
-    inference = sum(p.numel() for n, p in model.named_parameters() if n.startswith("inference."))
-    return {"model": sum(p.numel() for p in model.parameters()) - inference, "inference": inference}

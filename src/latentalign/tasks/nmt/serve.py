@@ -10,9 +10,9 @@ from pydantic import Field, StringConstraints
 
 from latentalign.errors import InputError
 from latentalign.tasks.nmt.align import encode_pairs
-from latentalign.tasks.nmt.details import shown_pairs
-from latentalign.tasks.nmt.task import Trained
-from latentalign.tasks.nmt.translate import Settings, Translation, translate_lines
+from latentalign.tasks.nmt.details import describe_pairs
+from latentalign.tasks.nmt.recipe import TrainedTranslator
+from latentalign.tasks.nmt.translate import Translation, TranslationSettings, translate_lines
 from latentalign.web.pages import Page, alignment_viewer, render
 from latentalign.web.server import Predict, Request, make_application
 
@@ -46,7 +46,7 @@ class AlignRequest(Request):
     pairs: list[SentencePair] = Field(max_length=MOST)
 
 
-def served(trained: Trained, title: str) -> FastAPI:
+def build_app(trained: TrainedTranslator, title: str) -> FastAPI:
     """A translation model, its page at `/`."""
     objective = trained.config.objective.name
     about = {
@@ -60,16 +60,20 @@ def served(trained: Trained, title: str) -> FastAPI:
     @app.post("/api/translate")
     def translate(asked: TranslateRequest) -> dict[str, Any]:
         """The best translations of every sentence, with log-probabilities; as many lists as sentences."""
-        settings = Settings(asked.predict, asked.beam, asked.length_penalty, asked.nbest)
+        settings = TranslationSettings(asked.predict, asked.beam, asked.length_penalty, asked.nbest)
         lines = [on_one_line(text) for text in asked.source]
-        for number, ids in enumerate(trained.tokenizer.source_ids(lines)):
+        for number, ids in enumerate(trained.vocabulary.source_ids(lines)):
             if len(ids) > settings.max_source:
                 raise InputError(
                     f"source.{number}: {len(ids)} tokens, at most {settings.max_source} are translated"
                 )
         with app.state.model:
             found = list(translate_lines(trained, lines, settings))
-        return {"translations": [[told(trained, one) for one in best[: asked.nbest]] for best in found]}
+        return {
+            "translations": [
+                [describe_translation(trained, one) for one in best[: asked.nbest]] for best in found
+            ]
+        }
 
     @app.post("/api/align")
     def align(asked: AlignRequest) -> dict[str, Any]:
@@ -77,7 +81,7 @@ def served(trained: Trained, title: str) -> FastAPI:
         pairs = [(on_one_line(pair.source), on_one_line(pair.target)) for pair in asked.pairs]
         for number, pair in enumerate(pairs):
             for side, text in zip(("source", "target"), pair, strict=True):
-                if not trained.tokenizer.words(text):
+                if not trained.vocabulary.words(text):
                     raise InputError(f"pairs.{number}.{side}: there is no word in it")
         encoded = encode_pairs(trained, [s for s, _ in pairs], [t for _, t in pairs])
         cells = sum(len(pair.source.ids) * len(pair.target.ids) for pair in encoded)
@@ -86,16 +90,16 @@ def served(trained: Trained, title: str) -> FastAPI:
                 f"pairs: {cells:,} pairs of subwords, at most {CELLS:,}; send shorter or fewer sentences"
             )
         with app.state.model:
-            return {"alignments": shown_pairs(trained, pairs, rounded)}
+            return {"alignments": describe_pairs(trained, pairs, round_matrix)}
 
     return app
 
 
-def told(trained: Trained, one: Translation) -> dict[str, Any]:
+def describe_translation(trained: TrainedTranslator, one: Translation) -> dict[str, Any]:
     """A translation; of segmented text also as its pieces, by which it is aligned."""
     found: dict[str, Any] = {"text": one.text, "log_prob": one.log_prob, "score": one.score}
     if trained.config.tokenizer.kind == "segmented":
-        found["segmented"] = " ".join(trained.tokenizer.target_pieces(one.ids))
+        found["segmented"] = " ".join(trained.vocabulary.target_pieces(one.ids))
     return found
 
 
@@ -104,7 +108,7 @@ def on_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def rounded(matrix: np.ndarray) -> list[list[float]]:
+def round_matrix(matrix: np.ndarray) -> list[list[float]]:
     """Probabilities as lists."""
     found: list[list[float]] = matrix.round(6).tolist()
     return found

@@ -1,25 +1,26 @@
-"""Lines of text into lines of text: N in, N out, in order."""
+"""Translation of lines of text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from latentalign.core.predictives import Predictive, parse_predict
 from latentalign.errors import InputError
 from latentalign.search import BeamSearch, Hypothesis
-from latentalign.tasks.nmt.align import Pair, grouped, word_alignments
+from latentalign.tasks.nmt.align import Pair, align_in_order, alignment_record, group_by_size
 from latentalign.tasks.nmt.decode import Translator
 from latentalign.tasks.nmt.links import WordAlignment
-from latentalign.tasks.nmt.task import SearchConfig, Trained
+from latentalign.tasks.nmt.recipe import SearchConfig, TrainedTranslator
 from latentalign.tasks.nmt.tokenizer import EOS, Encoded
 
 CHUNK = 2000
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How to translate; what is None is as in the run's recipe."""
+class TranslationSettings:
+    """How to translate; None means as in the run's recipe."""
 
     predict: str | None = None
     beam: int | None = None
@@ -53,48 +54,70 @@ class Translation:
     """Without the end of the sentence."""
 
 
+class TranslationJob:
+    """Lines of text that are encoded once, then translated and aligned: N in, N out, in order."""
+
+    def __init__(
+        self, trained: TrainedTranslator, lines: Sequence[str], settings: TranslationSettings
+    ) -> None:
+        self.trained, self.lines, self.settings = trained, lines, settings
+        predictive = choose_predictive(trained, settings.predict or trained.objective.predict)
+        self.translator = Translator(trained.model, settings.search(trained.config.search), predictive)
+        self.source = trained.vocabulary.encode_source_batch(lines)
+
+    @property
+    def cut_lines(self) -> int:
+        """Number of lines that are longer than `max_source` tokens and are cut."""
+        return sum(len(encoded.ids) > self.settings.max_source for encoded in self.source)
+
+    def translate(self) -> Iterator[list[Translation]]:
+        """The n best translations of every line; a line without words gives one empty translation."""
+        for start in range(0, len(self.source), CHUNK):
+            ids = [encoded.ids[: self.settings.max_source] for encoded in self.source[start : start + CHUNK]]
+            blank = {i for i, line in enumerate(ids) if not line}
+            groups = list(group_by_size([len(i) for i in ids], skip=blank, limit=self.settings.batch_tokens))
+            outputs = self.translator.batches([[ids[i] for i in group] for group in groups])
+            found: dict[int, list[Translation]] = {}
+            for group, best in zip(groups, outputs, strict=True):
+                for i, hypotheses in zip(group, best, strict=True):
+                    found[i] = [self.finish(hypothesis) for hypothesis in hypotheses]
+            for i in range(len(ids)):
+                yield found.get(i, [Translation("", 0.0, 0.0, ())])
+
+    def finish(self, hypothesis: Hypothesis) -> Translation:
+        """A hypothesis as text."""
+        ids = tuple(i for i in hypothesis.tokens if i != EOS)
+        text = self.trained.vocabulary.decode_target(ids)
+        return Translation(text, hypothesis.log_prob, hypothesis.score, ids)
+
+    def align(self, outputs: Sequence[Translation]) -> list[WordAlignment]:
+        """For each output word, the source words that generated it: the exact posterior of the finished output."""
+        vocabulary = self.trained.vocabulary
+        using = "posterior" if self.trained.model.distribution.supports("enumerate") else "prior"
+        targets = [Encoded(list(o.ids), list(vocabulary.target_words(o.ids))) for o in outputs]
+        pairs = [Pair(s, t) for s, t in zip(self.source, targets, strict=True)]
+        return align_in_order(self.trained, pairs, using)
+
+    def alignment_records(self, outputs: Sequence[Translation]) -> Iterator[dict[str, Any]]:
+        """For each line, its words, those of its output, and the links between them, as JSON."""
+        for line, output, alignment in zip(self.lines, outputs, self.align(outputs), strict=True):
+            yield alignment_record(
+                self.trained.vocabulary.words(line), output.text.split(), alignment, alignment.best()
+            )
+
+
 def translate_lines(
-    trained: Trained, lines: Sequence[str], settings: Settings
+    trained: TrainedTranslator, lines: Sequence[str], settings: TranslationSettings
 ) -> Iterator[list[Translation]]:
-    """The n best of every line, in order; a line without words gives one empty translation."""
-    predict = predictive(trained, settings.predict or trained.objective.predict)
-    translator = Translator(trained.model, settings.search(trained.config.search), predict)
-    for start in range(0, len(lines), CHUNK):
-        chunk = lines[start : start + CHUNK]
-        encoded = [e.ids[: settings.max_source] for e in trained.tokenizer.encode_source_batch(chunk)]
-        found: dict[int, list[Translation]] = {}
-        blank = {i for i, ids in enumerate(encoded) if not ids}
-        groups = list(grouped([len(ids) for ids in encoded], skip=blank, limit=settings.batch_tokens))
-        outputs = translator.batches([[encoded[i] for i in group] for group in groups])
-        for group, best in zip(groups, outputs, strict=True):
-            for i, hypotheses in zip(group, best, strict=True):
-                found[i] = [finished(trained, h) for h in hypotheses]
-        for i in range(len(chunk)):
-            yield found.get(i, [Translation("", 0.0, 0.0, ())])
+    """The n best translations of every line, in order."""
+    return TranslationJob(trained, lines, settings).translate()
 
 
-def predictive(trained: Trained, how: str) -> Predictive:
-    """Predictive inference by name, if the model's distribution supports it."""
+def choose_predictive(trained: TrainedTranslator, how: str) -> Predictive:
+    """A predictive inference by name, if the model's distribution supports it."""
     try:
         found = parse_predict(how)
         found.check(trained.model.distribution)
     except (ValueError, TypeError) as error:
         raise InputError(f"{trained.config.objective.name}: {error}") from None
     return found
-
-
-def finished(trained: Trained, hypothesis: Hypothesis) -> Translation:
-    """A hypothesis as text."""
-    ids = tuple(i for i in hypothesis.tokens if i != EOS)
-    return Translation(trained.tokenizer.decode_target(ids), hypothesis.log_prob, hypothesis.score, ids)
-
-
-def output_alignments(
-    trained: Trained, lines: Sequence[str], outputs: Sequence[Translation]
-) -> list[WordAlignment]:
-    """For every output word the source words that generated it: the exact posterior of the finished output."""
-    using = "posterior" if trained.model.distribution.supports("enumerate") else "prior"
-    targets = [Encoded(list(o.ids), list(trained.tokenizer.target_words(o.ids))) for o in outputs]
-    pairs = [Pair(s, t) for s, t in zip(trained.tokenizer.encode_source_batch(lines), targets, strict=True)]
-    found = {i: by_name[using] for i, by_name in word_alignments(trained, pairs, [using])}
-    return [found[i] for i in range(len(pairs))]

@@ -16,6 +16,7 @@ from torch import Tensor
 from latentalign.config import DataPath, Section
 from latentalign.data.region_features import Features
 from latentalign.errors import InputError
+from latentalign.tasks.padding import pad_rows
 from latentalign.tasks.vqa.questions import (
     Annotation,
     Question,
@@ -25,6 +26,7 @@ from latentalign.tasks.vqa.questions import (
     read_questions,
 )
 from latentalign.tasks.vqa.tokenizer import PAD, Vocabulary
+from latentalign.training.data import WeightedBatch
 
 PARTS = {"first": 0, "second": 1}
 
@@ -75,7 +77,7 @@ def read_split(split: SplitConfig, *, seed: int) -> list[Example]:
     return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batch:
     """Questions, each with the regions of its picture and one answer."""
 
@@ -93,8 +95,13 @@ class Batch:
         return Batch(*(getattr(self, f.name).to(device) for f in fields(self)))
 
     @property
-    def tokens(self) -> int:
-        """Questions, which are this task's queries."""
+    def queries(self) -> int:
+        """Number of questions."""
+        return len(self.index)
+
+    @property
+    def examples(self) -> int:
+        """Number of questions."""
         return len(self.index)
 
 
@@ -109,7 +116,7 @@ class Corpus:
         *,
         max_regions: int | None,
     ) -> None:
-        self.examples, self.max_regions = list(examples), max_regions
+        self.examples, self.vocabulary, self.max_regions = list(examples), vocabulary, max_regions
         self.features = Features(split.features)
         if self.features.size != vocabulary.region_dim:
             raise InputError(
@@ -139,7 +146,7 @@ class Corpus:
         """Positions of questions with at least one answer that can be predicted."""
         return np.array([i for i, votes in enumerate(self.votes) if votes], np.int64)
 
-    def drawn(self, seed: int, epoch: int) -> np.ndarray:
+    def draw_answers(self, seed: int, epoch: int) -> np.ndarray:
         """For every question one answer, in proportion to its votes; -1 where none can be predicted."""
         random = np.random.default_rng([seed, epoch])
         chance = random.random(len(self))
@@ -153,27 +160,26 @@ class Corpus:
 
     def batch(self, index: np.ndarray, answers: np.ndarray) -> Batch:
         """Questions at some positions with given answers; rows without a position are not there at all."""
-        regions, mask, boxes = self.features.batch(self.pictures[index])
-        keep = self.max_regions
-        words = [self.words[i] for i in index]
-        longest = max((len(w) for w in words), default=1)
-        question = np.full((len(index), longest), PAD, np.int64)
-        for row, w in enumerate(words):
-            question[row, : len(w)] = w
-        lengths = np.array([len(w) for w in words], np.int64)
-        present = np.arange(longest) < lengths[:, None]
-        arrays = (
-            regions[:, :keep],
-            mask[:, :keep],
-            boxes[:, :keep],
-            question,
-            present,
-            np.asarray(answers, np.int64),
-            np.asarray(index, np.int64),
-        )
-        return Batch(*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays))
+        return self._collate([self.words[i] for i in index], self.pictures[index], answers, index)
 
-    def nothing(self) -> Batch:
+    def question_batch(self, question: Question) -> Batch:
+        """One question that need not belong to the corpus, about a picture of its features file."""
+        picture = np.array([self.features.index(question.image_id)], np.int64)
+        nothing = np.zeros(1, np.int64)
+        return self._collate([self.vocabulary.encode(question.question)], picture, nothing, nothing)
+
+    def _collate(
+        self, words: list[list[int]], pictures: np.ndarray, answers: np.ndarray, index: np.ndarray
+    ) -> Batch:
+        regions, mask, boxes = self.features.batch(pictures)
+        keep = self.max_regions
+        question, present = pad_rows([np.array(w, np.int64) for w in words], PAD, at_least=1)
+        arrays = (regions[:, :keep], mask[:, :keep], boxes[:, :keep])
+        labels = (np.asarray(answers, np.int64), np.asarray(index, np.int64))
+        seen = (torch.from_numpy(np.ascontiguousarray(a)) for a in arrays)
+        return Batch(*seen, question, present, *(torch.from_numpy(np.ascontiguousarray(a)) for a in labels))
+
+    def empty_batch(self) -> Batch:
         """A process's share of a batch that has none for it: no region, but every parameter takes part."""
         one = self.batch(np.zeros(1, np.int64), np.zeros(1, np.int64))
         return Batch(
@@ -182,24 +188,22 @@ class Corpus:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Judged:
-    """A batch for evaluation: every answer that some human gave, with the share of votes it has."""
+@dataclass(frozen=True, eq=False)
+class AnsweredBatch(WeightedBatch[Batch]):
+    """A batch for evaluation: each answer that some human gave, weighted by its share of the votes."""
 
-    batch: Batch
-    weight: Float[Tensor, "B"]
-    best: Bool[Tensor, "B"]
+    is_top: Bool[Tensor, "B"] | None = None
     """Whether it is its question's most frequent answer."""
 
 
-def judged_batches(corpus: Corpus, size: int) -> Iterator[Judged]:
-    """All (question, answer) pairs whose answer can be predicted; shares of a question sum to 1."""
+def answered_batches(corpus: Corpus, size: int) -> Iterator[AnsweredBatch]:
+    """All (question, answer) pairs whose answer can be predicted; the weights of a question sum to 1."""
     rows: list[tuple[int, int, float, bool]] = []
     for i in corpus.answerable:
         votes = corpus.votes[i]
         top = min(votes, key=lambda a: (-votes[a], a))
         rows += [(int(i), a, n / votes.total(), a == top) for a, n in sorted(votes.items())]
     for start in range(0, len(rows), size):
-        index, answers, weight, best = zip(*rows[start : start + size], strict=True)
+        index, answers, weight, is_top = zip(*rows[start : start + size], strict=True)
         batch = corpus.batch(np.array(index), np.array(answers))
-        yield Judged(batch, torch.tensor(weight, dtype=torch.float64), torch.tensor(best))
+        yield AnsweredBatch(batch, torch.tensor(weight, dtype=torch.float64), torch.tensor(is_top))

@@ -1,4 +1,4 @@
-"""What a report shows of one trained model beyond single figures: question by question, and where it looks."""
+"""Details of one trained model beyond single figures: scores per question, and the regions it looks at."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ import torch
 from latentalign.core.predictives import exact_posterior, parse_predict
 from latentalign.tasks.vqa.accuracy import paper_accuracy
 from latentalign.tasks.vqa.data import Batch, Corpus
-from latentalign.tasks.vqa.metrics import answers, judged_latents, single_answers
-from latentalign.tasks.vqa.task import Trained
+from latentalign.tasks.vqa.evaluate import answer_corpus, observed_batches, single_answers
+from latentalign.tasks.vqa.recipe import TrainedAnswerer, open_split
 
 
 @torch.no_grad()
-def details(trained: Trained, split: str, *, questions: int) -> dict[str, Any]:
+def details(trained: TrainedAnswerer, split: str, *, questions: int) -> dict[str, Any]:
     """Scores of every question, and regions with their probabilities for some."""
-    corpus = trained.corpus(split)
-    how = trained.objective.predict
-    predicted = answers(trained, corpus, how)
-    own = parse_predict(how)
+    corpus = open_split(trained, split)
+    predictive = parse_predict(trained.objective.predict)
+    predicted = answer_corpus(trained, corpus, predictive)
     sums = {name: np.zeros(len(corpus.examples)) for name in ("nll", "entropy_prior")}
-    for latent, judged, batch in judged_latents(trained, corpus):
-        values = {"nll": own.log_prob(latent), "entropy_prior": latent.prior.entropy}
+    for part, latent in observed_batches(trained, corpus):
+        values = {"nll": predictive.log_prob(latent), "entropy_prior": latent.prior.entropy}
         for name, value in values.items():
-            np.add.at(sums[name], batch.index.numpy(), (value.double().cpu() * judged.weight).numpy())
+            np.add.at(sums[name], part.batch.index.numpy(), (value.double().cpu() * part.weight).numpy())
     pictures = [e.question.image_id for e in corpus.examples]
     judged_pictures = [pictures[i] for i in corpus.answerable]
     return {
@@ -36,7 +35,7 @@ def details(trained: Trained, split: str, *, questions: int) -> dict[str, Any]:
             "accuracy": [100 * x for x in scores(predicted, corpus)],
         },
         "groups": {**dict.fromkeys(sums, judged_pictures), "accuracy": pictures},
-        "looks": looks(trained, corpus, predicted, questions),
+        "looks": describe_looks(trained, corpus, predicted, questions),
     }
 
 
@@ -46,9 +45,16 @@ def scores(predicted: dict[int, str], corpus: Corpus) -> list[float]:
     return [float(x > 0) for x in found] if single_answers(corpus.examples) else found
 
 
+def example_regions(trained: TrainedAnswerer, split: str, questions: int) -> list[dict[str, Any]]:
+    """Some questions of a split with the regions that the model looks at."""
+    corpus = open_split(trained, split)
+    predictive = parse_predict(trained.objective.predict)
+    return describe_looks(trained, corpus, answer_corpus(trained, corpus, predictive), questions)
+
+
 @torch.no_grad()
-def looks(
-    trained: Trained, corpus: Corpus, predicted: dict[int, str], questions: int
+def describe_looks(
+    trained: TrainedAnswerer, corpus: Corpus, predicted: dict[int, str], questions: int
 ) -> list[dict[str, Any]]:
     """Regions of some questions, spread over the split, under prior, q and exact posterior."""
     usable = corpus.answerable
@@ -56,7 +62,7 @@ def looks(
     targets = np.array([min(v, key=lambda a, v=v: (-v[a], a)) for v in (corpus.votes[i] for i in chosen)])
     batch = corpus.batch(chosen, targets)
     found = []
-    for row, (i, seen) in enumerate(zip(chosen, regions_seen(trained, batch), strict=True)):
+    for row, (i, seen) in enumerate(zip(chosen, describe_regions(trained, batch), strict=True)):
         example = corpus.examples[i]
         found.append(
             {
@@ -73,19 +79,19 @@ def looks(
 
 
 @torch.no_grad()
-def regions_seen(trained: Trained, batch: Batch) -> list[dict[str, Any]]:
+def describe_regions(trained: TrainedAnswerer, batch: Batch) -> list[dict[str, Any]]:
     """For every question its regions, their probabilities given its answer, and what would be said of each."""
     latent = trained.model.latent(batch.to(trained.device))
-    says = said(trained, batch)
-    looked = {"prior": latent.prior.mean, "posterior": exact_posterior(latent).mean}
+    says = likeliest_answers(trained, batch)
+    means = {"prior": latent.prior.mean, "posterior": exact_posterior(latent).mean}
     if latent.inferred is not None:
-        looked["inferred"] = latent.inferred.mean
+        means["inferred"] = latent.inferred.mean
     found = []
     for row, present in enumerate(batch.region_mask):
         found.append(
             {
                 "boxes": batch.boxes[row][present].tolist(),
-                "looks": {name: mean[row].cpu()[present].tolist() for name, mean in looked.items()},
+                "looks": {name: mean[row].cpu()[present].tolist() for name, mean in means.items()},
                 "says": [says[row][t] for t in range(len(present)) if present[t]],
             }
         )
@@ -93,7 +99,9 @@ def regions_seen(trained: Trained, batch: Batch) -> list[dict[str, Any]]:
 
 
 @torch.no_grad()
-def said(trained: Trained, batch: Batch, *, top: int = 3) -> list[list[list[tuple[str, float]]]]:
+def likeliest_answers(
+    trained: TrainedAnswerer, batch: Batch, *, top: int = 3
+) -> list[list[list[tuple[str, float]]]]:
     """For every question and region the likeliest answers if the model looked there: f(x, z) of each z."""
     model = trained.model
     here = batch.to(trained.device)

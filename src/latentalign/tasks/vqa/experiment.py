@@ -22,10 +22,10 @@ from latentalign.reproduction.experiment import (
 from latentalign.reproduction.tables import Column, FigureTable, figure_table
 from latentalign.tasks.vqa import paper
 from latentalign.tasks.vqa.data import read_split
+from latentalign.tasks.vqa.evaluate import answer_scores, majority
 from latentalign.tasks.vqa.figures import draw_looks, embed_pictures, find_pictures
-from latentalign.tasks.vqa.metrics import answer_scores, majority
-from latentalign.tasks.vqa.task import VQAConfig
-from latentalign.training.session import Recipe
+from latentalign.tasks.vqa.recipe import VQAConfig
+from latentalign.training.recipe import TaskRecipe
 from latentalign.web.pages import Table, Viewer, region_viewer
 
 OVER_REGIONS = [
@@ -83,7 +83,7 @@ TABLES = (
 )
 
 
-def extra_tables(config: Recipe, results: Sequence[Record]) -> list[Table]:
+def extra_tables(config: TaskRecipe, results: Sequence[Record]) -> list[Table]:
     """Accuracy by kind of question, and of the most frequent answer."""
     assert isinstance(config, VQAConfig)
     return [kinds_table(results), majority_table(config)]

@@ -118,9 +118,3 @@ class AnswerModel(nn.Module):
         """The latent regions with the batch's answers observed."""
         choice: LatentChoice = self(batch)
         return choice.observe(batch.target)
-
-
-def count_parameters(model: nn.Module) -> dict[str, int]:
-    """Numbers of the generative model and of the inference network, which is not used at test time."""
-    inference = sum(p.numel() for n, p in model.named_parameters() if n.startswith("inference."))
-    return {"model": sum(p.numel() for p in model.parameters()) - inference, "inference": inference}

@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 from fastapi import FastAPI, Response
 from fastapi.responses import FileResponse
 from pydantic import Field, StringConstraints
 
 from latentalign.errors import InputError
-from latentalign.tasks.vqa.answer import unanswered
-from latentalign.tasks.vqa.details import regions_seen
+from latentalign.tasks.likelihoods import parse_predictive
+from latentalign.tasks.vqa.answer import open_questions
+from latentalign.tasks.vqa.details import describe_regions
+from latentalign.tasks.vqa.evaluate import answer_log_probs
 from latentalign.tasks.vqa.figures import find_pictures
-from latentalign.tasks.vqa.metrics import answer_log_probs, checked_predict
 from latentalign.tasks.vqa.questions import Question, words
-from latentalign.tasks.vqa.task import Trained
+from latentalign.tasks.vqa.recipe import TrainedAnswerer
 from latentalign.web.pages import Page, region_viewer, render
 from latentalign.web.server import Predict, Request, make_application
 
@@ -35,7 +35,9 @@ class AnswerRequest(Request):
     top: int = Field(5, ge=1, le=100)
 
 
-def served(trained: Trained, title: str, *, features: Path | None, images: Path | None) -> FastAPI:
+def build_app(
+    trained: TrainedAnswerer, title: str, *, features: Path | None = None, images: Path | None = None
+) -> FastAPI:
     """A question answering model, its page at `/`. Features and pictures not given are those of the last split."""
     if images is not None and not images.is_dir():
         raise InputError(f"{images}: expected a folder of pictures")
@@ -43,7 +45,8 @@ def served(trained: Trained, title: str, *, features: Path | None, images: Path 
     split = split.model_copy(
         update={"features": features or split.features, "images": images or split.images}
     )
-    known = unanswered(trained, [], split).features.image_ids
+    corpus = open_questions(trained, [], split)
+    known = corpus.features.image_ids
     pictures = find_pictures(split.images) if split.images is not None and split.images.is_dir() else {}
     ids = sorted(pictures.keys() & set(known.tolist())) or sorted(known.tolist())
     objective, vocabulary = trained.config.objective.name, trained.vocabulary
@@ -73,10 +76,9 @@ def served(trained: Trained, title: str, *, features: Path | None, images: Path 
             raise InputError(f"answer: {asked.answer!r} is not among the answers that the model can give")
         if asked.image_id not in known:
             raise InputError(f"image_id: there are no features of image {asked.image_id}")
-        predict = checked_predict(asked.predict or trained.objective.predict)
+        predict = parse_predictive(asked.predict or trained.objective.predict)
         with app.state.model, torch.no_grad():
-            corpus = unanswered(trained, [Question(0, asked.image_id, asked.question)], split)
-            batch = corpus.batch(np.zeros(1, np.int64), np.zeros(1, np.int64))
+            batch = corpus.question_batch(Question(0, asked.image_id, asked.question))
             shares = answer_log_probs(trained, batch.to(trained.device), predict)[0].double().exp()
             likeliest = shares.topk(min(asked.top, len(shares)))
             found = [
@@ -85,7 +87,7 @@ def served(trained: Trained, title: str, *, features: Path | None, images: Path 
             ]
             given = str(found[0]["answer"]) if asked.answer is None else asked.answer
             batch.target.fill_(vocabulary.answer(given) or 0)
-            seen = regions_seen(trained, batch)[0]
+            seen = describe_regions(trained, batch)[0]
         look = {
             "image_id": asked.image_id, "question": asked.question, "predicted": found[0]["answer"],
             "given": given, "gold": [], "pictured": asked.image_id in pictures, **seen,

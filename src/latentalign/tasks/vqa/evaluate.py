@@ -1,4 +1,4 @@
-"""What a trained question answering model is worth: likelihoods, accuracies, entropies and grounding."""
+"""Every figure of a trained question answering model: likelihoods, accuracies, entropies and grounding."""
 
 from __future__ import annotations
 
@@ -12,53 +12,59 @@ import torch
 from torch import Tensor
 
 from latentalign.core.errors import MissingAbilityError
-from latentalign.core.kernels.emission import EmissionLatent
-from latentalign.core.predictives import Predictive, exact_posterior, parse_predict
+from latentalign.core.latent import Latent
+from latentalign.core.predictives import Predictive, exact_posterior
 from latentalign.errors import InputError
+from latentalign.tasks.likelihoods import (
+    KMAX,
+    LOG_PROBABILITIES,
+    NATS,
+    parse_predictive,
+    sum_log_probabilities,
+)
 from latentalign.tasks.vqa.accuracy import accuracies
-from latentalign.tasks.vqa.data import Corpus, Example, judged_batches
+from latentalign.tasks.vqa.data import AnsweredBatch, Batch, Corpus, Example, answered_batches
 from latentalign.tasks.vqa.questions import Annotation
-from latentalign.tasks.vqa.task import EVALUATION_ROWS, Trained
+from latentalign.tasks.vqa.recipe import TrainedAnswerer, open_split
+from latentalign.tasks.vqa.training_data import EVALUATION_ROWS
 
-KMAX = 5
 OVERLAP = 0.5
 """Intersection over union from which a region counts as a gold one."""
+KEYS = {
+    "own": "nll",
+    "exact": "nll_exact",
+    "soft": "nll_soft",
+    f"kmax{KMAX}": f"nll_kmax{KMAX}",
+    "elbo": "nll_elbo",
+}
+"""The keys of negative log-likelihoods in the output of `latentalign evaluate`."""
 
 
-def evaluate(trained: Trained, split: str, *, predict: str | None = None) -> dict[str, Any]:
-    """Every measurement of a split; null where one does not exist for this model or data."""
-    corpus = trained.corpus(split)
+def evaluate(trained: TrainedAnswerer, split: str, *, predict: str | None = None) -> dict[str, Any]:
+    """Every figure of a split; None where one does not exist for this model or data."""
+    corpus = open_split(trained, split)
     how = predict or trained.objective.predict
-    checked_predict(how)
+    predictive = parse_predictive(how)
     result: dict[str, Any] = {"split": split, "objective": trained.config.objective.name, "predict": how}
     result |= {"questions": len(corpus), "answerable": len(corpus.answerable)}
-    result |= likelihoods(trained, corpus, how)
-    return result | answer_scores(answers(trained, corpus, how), corpus.examples)
+    result |= likelihoods(trained, corpus, predictive)
+    return result | answer_scores(answer_corpus(trained, corpus, predictive), corpus.examples)
 
 
-def checked_predict(how: str) -> Predictive:
-    """A way to predict, if it is one."""
-    try:
-        return parse_predict(how)
-    except ValueError as error:
-        raise InputError(str(error)) from None
-
-
-def likelihoods(trained: Trained, corpus: Corpus, how: str) -> dict[str, Any]:
-    """Negative log-likelihoods of human answers, the bound's gap, entropies, and where the model looks."""
-    sums: dict[str, float] = defaultdict(float)
+def likelihoods(trained: TrainedAnswerer, corpus: Corpus, predictive: Predictive) -> dict[str, Any]:
+    """Negative log-likelihoods of human answers, the bound's gap, entropies, and grounding."""
     hits: dict[str, list[bool]] = defaultdict(list)
-    for latent, judged, batch in judged_latents(trained, corpus):
-        for name, values in measured(latent, how).items():
-            sums[name] += float((values.double().cpu() * judged.weight).sum())
-        for name, found in grounded(latent, judged.best, batch.boxes, corpus, batch.index).items():
+
+    def collect_hits(part: AnsweredBatch, latent: Latent) -> None:
+        for name, found in find_hits(part, latent, corpus).items():
             hits[name] += found
+
+    sums = sum_log_probabilities(observed_batches(trained, corpus), predictive, collect_hits)
     count = max(1, len(corpus.answerable))
     result: dict[str, Any] = {
-        name: -sums[name] / count if name in sums else None
-        for name in ("nll", "nll_exact", "nll_soft", f"nll_kmax{KMAX}", "nll_elbo")
+        KEYS[name]: -sums[name] / count if name in sums else None for name in LOG_PROBABILITIES
     }
-    for name in ("entropy_prior", "entropy_inferred", "elbo_gap", "jensen_gap"):
+    for name in NATS:
         result[name] = sums[name] / count if name in sums else None
     for name in ("prior", "inferred", "posterior"):
         result[f"grounding_{name}"] = float(np.mean(hits[name])) if hits[name] else None
@@ -66,54 +72,29 @@ def likelihoods(trained: Trained, corpus: Corpus, how: str) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def judged_latents(trained: Trained, corpus: Corpus) -> Iterator[tuple[Any, Any, Any]]:
-    """The latent regions of every (question, answer) pair of a corpus, with the pairs."""
+def observed_batches(trained: TrainedAnswerer, corpus: Corpus) -> Iterator[tuple[AnsweredBatch, Any]]:
+    """All (question, answer) pairs of a corpus with their latent regions."""
     torch.manual_seed(trained.config.training.seed)
-    for judged in judged_batches(corpus, EVALUATION_ROWS):
-        yield trained.model.latent(judged.batch.to(trained.device)), judged, judged.batch
+    for part in answered_batches(corpus, EVALUATION_ROWS):
+        yield part, trained.model.latent(part.batch.to(trained.device))
 
 
 @torch.no_grad()
-def measured(latent: EmissionLatent, how: str) -> dict[str, Tensor]:
-    """Log-probabilities, bounds and entropies of one batch from one enumeration."""
-    everything = latent.prior.enumerate()
-    each = latent.log_likelihood(everything)
-    top = latent.prior.top(min(KMAX, each.shape[-1]))
-    exact = everything.log_expect_exp(each)
-    found = {
-        "nll": parse_predict(how).log_prob(latent),
-        "nll_exact": exact,
-        "nll_soft": latent.soft(),
-        f"nll_kmax{KMAX}": top.log_expect_exp(each.gather(-1, top.index)),
-        "jensen_gap": exact - everything.expect(each),
-        "entropy_prior": latent.prior.entropy,
-    }
-    if latent.inferred is not None:
-        elbo = latent.inferred.enumerate().expect(each) - latent.inferred.kl(latent.prior)
-        found |= {
-            "nll_elbo": elbo,
-            "elbo_gap": exact - elbo,
-            "entropy_inferred": latent.inferred.entropy,
-        }
-    return found
-
-
-@torch.no_grad()
-def grounded(
-    latent: EmissionLatent, best: Tensor, boxes: Tensor, corpus: Corpus, index: Tensor
-) -> dict[str, list[bool]]:
-    """Whether the likeliest region is a gold one, for questions that have such, given their most frequent answer."""
-    rows = [r for r, i in enumerate(index.tolist()) if best[r] and corpus.examples[i].annotation.regions]
+def find_hits(part: AnsweredBatch, latent: Latent, corpus: Corpus) -> dict[str, list[bool]]:
+    """Whether the likeliest region is a gold one, for the most frequent answer of each question with gold regions."""
+    index, is_top = part.batch.index.tolist(), part.is_top
+    assert is_top is not None
+    rows = [r for r, i in enumerate(index) if is_top[r] and corpus.examples[i].annotation.regions]
     if not rows:
         return {}
-    looked = {"prior": latent.prior.mean, "posterior": exact_posterior(latent).mean}
+    means = {"prior": latent.prior.mean, "posterior": exact_posterior(latent).mean}
     if latent.inferred is not None:
-        looked["inferred"] = latent.inferred.mean
+        means["inferred"] = latent.inferred.mean
     found: dict[str, list[bool]] = {}
-    for name, mean in looked.items():
+    for name, mean in means.items():
         chosen = mean.argmax(-1).cpu()
         found[name] = [
-            overlaps(boxes[r, chosen[r]].tolist(), corpus.examples[int(index[r])].annotation.regions)
+            overlaps(part.batch.boxes[r, chosen[r]].tolist(), corpus.examples[index[r]].annotation.regions)
             for r in rows
         ]
     return found
@@ -134,23 +115,22 @@ def intersection_over_union(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 @torch.no_grad()
-def answers(trained: Trained, corpus: Corpus, how: str) -> dict[int, str]:
-    """The likeliest answer of every question, by its id."""
-    predict = checked_predict(how)
+def answer_corpus(trained: TrainedAnswerer, corpus: Corpus, predictive: Predictive) -> dict[int, str]:
+    """The likeliest answer to every question, by its id."""
     found = {}
     for start in range(0, len(corpus), EVALUATION_ROWS):
         index = np.arange(start, min(start + EVALUATION_ROWS, len(corpus)))
         batch = corpus.batch(index, np.zeros(len(index), np.int64)).to(trained.device)
-        likeliest = answer_log_probs(trained, batch, predict).argmax(-1).tolist()
+        likeliest = answer_log_probs(trained, batch, predictive).argmax(-1).tolist()
         for i, answer in zip(index, likeliest, strict=True):
             found[corpus.examples[i].question.question_id] = trained.vocabulary.answers[answer]
     return found
 
 
-def answer_log_probs(trained: Trained, batch: Any, predict: Predictive) -> Tensor:
+def answer_log_probs(trained: TrainedAnswerer, batch: Batch, predictive: Predictive) -> Tensor:
     """log p of every answer of the vocabulary for every question of a batch."""
     try:
-        log_probs: Tensor = trained.model(batch).predict(predict)
+        log_probs: Tensor = trained.model(batch).predict(predictive)
     except MissingAbilityError as error:
         raise InputError(str(error)) from None
     return log_probs

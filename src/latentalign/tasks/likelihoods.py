@@ -1,0 +1,67 @@
+"""Log-probabilities, bounds and entropies of a split: the part of an evaluation that all tasks share."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from latentalign.core.latent import Latent
+from latentalign.core.predictives import Predictive, parse_predict
+from latentalign.errors import InputError
+from latentalign.training.data import WeightedBatch, mean_entropy
+
+KMAX = 5
+LOG_PROBABILITIES = ("own", "exact", "soft", f"kmax{KMAX}", "elbo")
+"""Log p of the observed output: under the run's own predictive, under others, and its lower bound."""
+NATS = ("entropy_prior", "entropy_inferred", "elbo_gap", "jensen_gap")
+
+
+def parse_predictive(text: str) -> Predictive:
+    """A predictive inference by name; an InputError if there is none."""
+    try:
+        return parse_predict(text)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+
+
+def log_probabilities(latent: Latent, predictive: Predictive) -> dict[str, Tensor]:
+    """Log-probabilities, bounds and entropies per query; everything discrete comes from one enumeration."""
+    found = {
+        "own": predictive.log_prob(latent),
+        "soft": latent.soft(),
+        "entropy_prior": mean_entropy(latent.prior.mean),
+    }
+    if latent.inferred is not None:
+        found["entropy_inferred"] = mean_entropy(latent.inferred.mean)
+    if not latent.prior.supports("enumerate"):
+        return found
+    everything = latent.prior.enumerate()
+    each = latent.log_likelihood(everything)
+    found["exact"] = everything.log_expect_exp(each)
+    top = latent.prior.top(min(KMAX, each.shape[-1]))
+    found[f"kmax{KMAX}"] = top.log_expect_exp(each.gather(-1, top.index))
+    found["jensen_gap"] = found["exact"] - everything.expect(each)
+    if latent.inferred is not None:
+        found["elbo"] = latent.inferred.enumerate().expect(each) - latent.inferred.kl(latent.prior)
+        found["elbo_gap"] = found["exact"] - found["elbo"]
+    return found
+
+
+def sum_log_probabilities(
+    parts: Iterable[tuple[WeightedBatch[Any], Latent]],
+    predictive: Predictive,
+    also: Callable[[WeightedBatch[Any], Latent], None] | None = None,
+) -> dict[str, float]:
+    """Weighted sums of `log_probabilities` over a split; `also` sees each batch with its latent choices."""
+    sums: dict[str, float] = defaultdict(float)
+    with torch.no_grad():
+        for part, latent in parts:
+            for name, values in log_probabilities(latent, predictive).items():
+                sums[name] += part.total(values)
+            if also is not None:
+                also(part, latent)
+    return dict(sums)

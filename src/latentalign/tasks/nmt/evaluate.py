@@ -1,0 +1,123 @@
+"""Every figure of a trained translation model: perplexities, bounds, entropies, BLEU and alignment error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from latentalign.core.latent import Latent
+from latentalign.core.predictives import Predictive
+from latentalign.tasks.likelihoods import KMAX, LOG_PROBABILITIES, sum_log_probabilities
+from latentalign.tasks.nmt.align import align_pairs, available_alignments, encode_pairs
+from latentalign.tasks.nmt.data import Corpus, build_cache
+from latentalign.tasks.nmt.link_formats import read_gold
+from latentalign.tasks.nmt.links import Links, score
+from latentalign.tasks.nmt.recipe import TrainedTranslator, find_split
+from latentalign.tasks.nmt.text_scores import text_scores
+from latentalign.tasks.nmt.training_data import ExternalLinks, evaluation_batches
+from latentalign.tasks.nmt.translate import TranslationSettings, choose_predictive, translate_lines
+from latentalign.textfiles import read_parallel
+from latentalign.training.data import WeightedBatch, perplexity
+
+KEYS = {
+    "own": "ppl",
+    "exact": "ppl_exact",
+    "soft": "ppl_soft",
+    f"kmax{KMAX}": f"ppl_kmax{KMAX}",
+    "elbo": "ppl_elbo",
+}
+"""The keys of perplexities in the output of `latentalign evaluate`."""
+
+
+def evaluate(
+    trained: TrainedTranslator,
+    split_name: str,
+    *,
+    predict: str | None = None,
+    outputs: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Every figure of a split; None where one does not exist for this model or data.
+
+    `outputs` are the translations of the split (`translate_split`); without them there is no BLEU and no chrF.
+    """
+    split = find_split(trained, split_name)
+    how = predict or trained.objective.predict
+    predictive = choose_predictive(trained, how)
+    result: dict[str, Any] = {"split": split_name, "objective": trained.config.objective.name, "predict": how}
+    result |= likelihoods(trained, split_name, predictive)
+    result |= {"bleu": None, "bleu_signature": None, "chrf": None, "chrf_signature": None}
+    if outputs is not None:
+        references = [target for _, target in read_parallel(split.source, split.target)]
+        result |= text_scores(trained.config, outputs, references)
+    return result | alignment_errors(trained, split_name)
+
+
+def open_split(trained: TrainedTranslator, split_name: str) -> Corpus:
+    """The encoded pairs of a split of the run's data."""
+    split = find_split(trained, split_name)
+    return build_cache(trained.vocabulary, split, trained.run.cache / split_name, max_length=None)
+
+
+def likelihoods(trained: TrainedTranslator, split_name: str, predictive: Predictive) -> dict[str, Any]:
+    """Perplexities under every predictive, the bound and its gap, and entropies, in one pass over the data."""
+    corpus = open_split(trained, split_name)
+    torch.manual_seed(trained.config.training.seed)
+    sums = sum_log_probabilities(observed_batches(trained, corpus, split_name), predictive)
+    tokens = int(corpus.lengths("target").sum()) + len(corpus)
+    result: dict[str, Any] = {"tokens": tokens, "sentences": len(corpus)}
+    for name in LOG_PROBABILITIES:
+        result[KEYS[name]] = perplexity(sums[name], tokens) if name in sums else None
+    for name in ("entropy_prior", "entropy_inferred", "elbo", "elbo_gap", "jensen_gap"):
+        result[name] = sums[name] / tokens if name in sums else None
+    return result
+
+
+def observed_batches(
+    trained: TrainedTranslator, corpus: Corpus, split_name: str
+) -> Iterator[tuple[WeightedBatch[Any], Latent]]:
+    """All pairs of a split with their latent choices."""
+    split, inference = find_split(trained, split_name), trained.config.inference
+    external = None
+    if trained.objective.needs_inferred and inference.kind == "external" and split.links:
+        smoothing = inference.smoothing
+        external = ExternalLinks(corpus, trained.vocabulary, split, key=split_name, smoothing=smoothing)
+    for batch in evaluation_batches(corpus):
+        here = (batch if external is None else external.attach(batch)).to(trained.device)
+        yield WeightedBatch(here), trained.model.latent(here)
+
+
+def kmax_curve(latent: Latent) -> Tensor:
+    """log p under the k most probable members, k = 1..T, from one enumeration: (*batch, k); 0 without a query."""
+    everything = latent.prior.enumerate()
+    each = latent.log_likelihood(everything)
+    log_prob, order = everything.log_prob.sort(dim=-1, descending=True)
+    joint = log_prob + each.gather(-1, order)
+    return (joint.logcumsumexp(-1) - log_prob.logcumsumexp(-1)).nan_to_num(0.0)
+
+
+def translate_split(trained: TrainedTranslator, split_name: str, settings: TranslationSettings) -> list[str]:
+    """The translation of every source line of a split."""
+    split = find_split(trained, split_name)
+    sources = [source for source, _ in read_parallel(split.source, split.target)]
+    return [best.text for best, *_ in translate_lines(trained, sources, settings)]
+
+
+def alignment_errors(trained: TrainedTranslator, split_name: str) -> dict[str, float | None]:
+    """AER of prior, q and exact posterior against gold links; None without gold links."""
+    split = find_split(trained, split_name)
+    result: dict[str, float | None] = dict.fromkeys(("aer_prior", "aer_inferred", "aer_posterior"))
+    if split.gold is None:
+        return result
+    pairs = encode_pairs(trained, *map(list, zip(*read_parallel(split.source, split.target), strict=True)))
+    gold = read_gold(split.gold, one_based=split.gold_one_based, sentences=len(pairs))
+    using = available_alignments(trained)
+    links: dict[str, list[Links]] = {name: [frozenset()] * len(pairs) for name in using}
+    for i, found in align_pairs(trained, pairs, using):
+        for name, alignment in found.items():
+            links[name][i] = alignment.best()
+    for name in using:
+        result[f"aer_{name}"] = score(gold, links[name], bootstrap=0).aer
+    return result

@@ -1,0 +1,84 @@
+"""The loss of a batch: model and objective as one module that returns sums over queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from latentalign.core.objectives import Objective
+
+
+class Batch(Protocol):
+    """Examples that a model computes with at once."""
+
+    @property
+    def queries(self) -> int:
+        """Number of latent choices: target tokens in translation, questions in question answering."""
+
+    @property
+    def examples(self) -> int:
+        """Number of examples: sentence pairs in translation, questions in question answering."""
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on a device."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Sums over the queries of a batch; the training loop normalises them, because only it knows all batches."""
+
+    surrogate: Tensor
+    """The quantity to maximise."""
+    value: Tensor
+    terms: dict[str, Tensor]
+    queries: int
+    examples: int
+
+    def detach(self) -> Sums:
+        """The same sums without the graph, which would keep everything that the batch computed."""
+        terms = {name: term.detach() for name, term in self.terms.items()}
+        return Sums(self.surrogate.detach(), self.value.detach(), terms, self.queries, self.examples)
+
+
+def add_sums(parts: Sequence[Sums]) -> Sums:
+    """Sums of several batches, without gradient."""
+    names = parts[0].terms
+    return Sums(
+        sum((p.surrogate.detach() for p in parts), torch.zeros(())),
+        sum((p.value.detach() for p in parts), torch.zeros(())),
+        {n: sum((p.terms[n].detach() for p in parts), torch.zeros(())) for n in names},
+        sum(p.queries for p in parts),
+        sum(p.examples for p in parts),
+    )
+
+
+class LossModule(nn.Module):
+    """Model and objective as one module: batch -> sums of the surrogate and its terms."""
+
+    def __init__(self, model: nn.Module, objective: Objective) -> None:
+        super().__init__()
+        self.model, self.objective = model, objective
+        self.register_load_state_dict_pre_hook(rename_baseline)  # type: ignore[no-untyped-call]
+
+    def forward(self, batch: Batch) -> Sums:
+        """Sums over the queries of a batch."""
+        model: Any = self.model
+        estimate = self.objective(model.latent(batch))
+        terms = {name: value.sum() for name, value in estimate.terms.items()}
+        return Sums(estimate.surrogate.sum(), estimate.value.sum(), terms, batch.queries, batch.examples)
+
+    @property
+    def has_lazy_layers(self) -> bool:
+        """Whether some layers, such as those of a learned baseline, have no shape yet."""
+        return any(isinstance(p, nn.UninitializedParameter) for p in self.parameters())
+
+
+def rename_baseline(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Checkpoints of version 0.1 keep the parameters of a baseline under `parts.0`."""
+    old, new = f"{prefix}parts.0.", f"{prefix}objective.expectation.baseline."
+    for name in [n for n in state if n.startswith(old)]:
+        state[new + name.removeprefix(old)] = state.pop(name)

@@ -1,0 +1,78 @@
+"""One update of the weights from a group of batches, in one process or several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from latentalign.core.errors import NonFiniteScoresError
+from latentalign.training.distributed import World
+from latentalign.training.loss import Batch, Sums, add_sums
+from latentalign.training.recipe import TrainingConfig
+
+
+class NotFinite(Exception):
+    """The loss, the gradient or a score of a batch is not finite."""
+
+
+class Updater:
+    """Adam on the normalised, clipped gradient of the summed loss."""
+
+    def __init__(self, module: nn.Module, config: TrainingConfig, world: World) -> None:
+        self.config, self.world = config, world
+        self.replica = world.replicate(module)
+        self.optimizer = torch.optim.Adam(
+            module.parameters(), lr=config.learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True
+        )
+
+    def accumulate(self, batches: Sequence[Callable[[], Batch]]) -> Sums:
+        """Compute the gradients of all batches; their sums in this process."""
+        module = self.replica.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        parts: list[Sums] = []
+        for load in batches:
+            last = len(parts) == len(batches) - 1
+            keep_local = nullcontext() if last else self.world.delay_exchange(module)
+            with keep_local, self.world.report_lost_process():
+                with self.autocast():
+                    sums = compute_finite(partial(self._forward, module, load))
+                (-sums.surrogate).backward()
+            parts.append(sums.detach())
+        return add_sums(parts)
+
+    def _forward(self, module: nn.Module, load: Callable[[], Batch]) -> Sums:
+        sums: Sums = module(load())
+        return sums
+
+    def step(self, total: Sums, learning_rate: float) -> None:
+        """Update the weights with the gradients, given the sums over all processes; nothing changes if it raises."""
+        count = total.queries if self.config.normalize == "tokens" else total.examples
+        grads = [p.grad for p in self.replica.parameters() if p.grad is not None]
+        mean = self.world.size / max(1, count)  # the gradients of a replica are means already
+        norm = mean * float(torch.nn.utils.get_total_norm(grads))
+        if not (math.isfinite(float(total.surrogate)) and math.isfinite(norm)):
+            raise NotFinite(f"loss {-float(total.surrogate)}, gradient norm {norm}")
+        torch._foreach_mul_(grads, mean * min(1.0, self.config.clip / (norm + 1e-6)))
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        self.optimizer.step()
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Reduced precision where the recipe asks for it."""
+        if self.config.precision != "bf16":
+            return nullcontext()
+        return torch.autocast(torch.device(self.config.device).type, dtype=torch.bfloat16)
+
+
+def compute_finite(compute: Callable[[], Any]) -> Any:
+    """The result of a computation; scores that are not finite raise NotFinite."""
+    try:
+        return compute()
+    except NonFiniteScoresError as error:
+        raise NotFinite(str(error)) from None
