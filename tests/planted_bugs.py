@@ -280,7 +280,7 @@ BUGS = [
     Bug(
         "gradient of the last piece alone",
         "core/kernels/pieces.py",
-        "sums[i] = added(sums[i], gradient)",
+        "sums[i] = add_gradient(sums[i], gradient)",
         "sums[i] = gradient",
         f"{PIECES}[True-log_marginal]",
     ),

@@ -1,7 +1,7 @@
-"""log softmax(h W' + b)[y] for many rows without keeping their logits.
+"""log softmax(h W' + b)[y] for many rows without storing their logits.
 
-Both functions work through the rows in chunks of at most `max_logits` logits, which are turned in
-place into probabilities and then into gradients: one buffer is all that ever exists.
+Rows are processed in chunks of at most `max_logits` logits. Each chunk is turned into probabilities and then into
+gradients in place, in one buffer.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ PAGE = 4096
 
 
 def aligned(rows: int, like: Tensor, outputs: int) -> Float[Tensor, "rows outputs"]:
-    """Uninitialised memory whose rows begin at cache lines, and not all at the same place of a page.
+    """Uninitialised memory whose rows start at cache lines, at different offsets within a page.
 
-    Matrix products into and out of rows that do not are a third slower on a CPU.
+    On a CPU, matrix products with other rows are a third slower.
     """
     line = CACHE_LINE // like.element_size()
     width = -(-outputs // line) * line
@@ -33,7 +33,7 @@ def aligned(rows: int, like: Tensor, outputs: int) -> Float[Tensor, "rows output
 
 
 def room_for(rows: int, hidden: Tensor, weight: Tensor) -> Tensor | None:
-    """Memory for the logits of one chunk after the other, asked for once; None where it would not be used."""
+    """One buffer for the logits of every chunk; None if it would not be used."""
     if hidden.device.type != "cpu" or hidden.dtype != weight.dtype or hidden.element_size() < 4:
         return None
     return aligned(rows, hidden, len(weight))
@@ -54,16 +54,16 @@ def logits_of(
 
 
 class Outputs:
-    """The output layer, and what its products need: softmax(h W' + b) = e * boost / (e . boost), e = exp(h W').
+    """The output layer, computed as softmax(h W' + b) = e * boost / (e . boost) with e = exp(h W'), boost = exp(b).
 
-    With exp(b) out of the exponent, and no shift where none is needed, logits are passed over four times between
-    the product that makes them and those that use them.
+    With exp(b) outside the exponent, and no shift unless it is needed, the logits are read or written only four times
+    between the product that makes them and the products that use them.
     """
 
     LARGEST_BIAS = 60.0
-    """Beyond it (about the mean, in nats) exp(b) is no factor to divide by in single precision."""
+    """In nats from the mean; dividing by exp of a larger bias loses single precision."""
     SUMS = (1e-25, 1e30)
-    """Sums of exponentials in between are as good as those of shifted ones."""
+    """Sums of exponentials between these limits need no shift."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.weight, self.bias, self.boost = weight, bias, None
@@ -110,7 +110,10 @@ class Gradients:
         self.by_bias = None if outputs.bias is None else torch.zeros_like(at_least_float32(outputs.bias))
 
     def add(self, rows: slice, e: Tensor, total: Tensor, target: Tensor, factor: Tensor) -> None:
-        """Consume a chunk's exponentials: factor * (onehot(target) - p) is -factor/total * boost * what e becomes."""
+        """Add the gradients of a chunk, and overwrite its exponentials.
+
+        factor * (onehot(target) - p) = -factor / total * boost * (e - total / boost * onehot(target)).
+        """
         boost = self.outputs.boost
         own = total if boost is None else total / boost[target]
         e[torch.arange(len(target), device=target.device), target] -= own
@@ -128,7 +131,7 @@ class Gradients:
             self.by_bias.addmv_(e.t(), scale)
 
     def all(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The sums by hidden, weight and bias; to be asked once."""
+        """The sums for hidden, weight and bias; call it once."""
         boost = self.outputs.boost
         if boost is not None:
             self.by_output.mul_(boost.unsqueeze(1))
@@ -137,13 +140,13 @@ class Gradients:
 
 
 def chunks(n: int, size: int) -> Iterator[slice]:
-    """Consecutive slices of at most `size` of n rows, all about as long: a short last one would be slow."""
+    """Consecutive slices of at most `size` of n rows, all of about the same length: a short last one would be slow."""
     size = -(-n // -(-n // size)) if n else size
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
 def refuse_second_derivatives() -> None:
-    """Raise in a backward pass of create_graph=True, whose result would look constant to a second one."""
+    """Raise in a backward pass with create_graph=True: a second pass would treat its result as constant."""
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():
         raise RuntimeError(
             "fused emission has no second derivatives (create_graph=True); use the head's own logits, "
@@ -152,7 +155,7 @@ def refuse_second_derivatives() -> None:
 
 
 class LinearLogProb(torch.autograd.Function):
-    """log softmax(h W' + b)[y] per row; the backward pass forms each chunk's logits again."""
+    """log softmax(h W' + b)[y] per row; the backward pass recomputes the logits of each chunk."""
 
     @staticmethod
     def forward(
@@ -178,17 +181,17 @@ class LinearLogProb(torch.autograd.Function):
         for rows in chunks(len(target), ctx.rows):
             e, total, _ = outputs.exponentials(hidden[rows], None, room)
             sums.add(rows, e, total, target[rows], grad[rows].to(e.dtype))
-            del e  # before the next chunk's exist
+            del e  # free them before the next chunk
         return *sums.all(), None, None
 
 
 class FusedAverage(torch.autograd.Function):
-    """log E[p(y|z)] or E[log p(y|z)] per query, with the gradients formed while the logits are alive.
+    """log E[p(y|z)] or E[log p(y|z)] per query, with gradients computed while the logits are in memory.
 
-    The weight of each alignment in the average is a cheap function of its own query's log-likelihoods,
-    so when a chunk holds whole queries their gradients can be formed at once: 6*H*V operations a pair
-    instead of the 8 of recomputation. The gradients assume that every query counts alike in the loss,
-    as in a sum; should the backward pass find otherwise, the head's share is formed again.
+    The weight of each alignment in the average is a cheap function of the log-likelihoods of its own query. So the
+    gradients of a chunk of whole queries can be computed at once: 6*H*V operations per pair instead of 8 with
+    recomputation. This assumes that all queries have the same weight in the loss, as in a sum. If the backward pass
+    finds different weights, the gradients of the output layer are computed again.
     """
 
     @staticmethod
@@ -224,7 +227,7 @@ class FusedAverage(torch.autograd.Function):
             )
             if sums:
                 sums.add(rows, e, sizes, target[rows], factor[rows].to(e.dtype))
-            del e  # before the next chunk's exist
+            del e  # free them before the next chunk
         if sums:
             ctx.save_for_backward(hidden, weight, bias, target, owner, factor, slope, *sums.all())
             ctx.starts = starts

@@ -1,7 +1,7 @@
-"""Values of many queries piece by piece, with each piece's gradients formed while what it needs is alive.
+"""Values of many queries, piece by piece; the gradients of a piece are computed together with its values.
 
-What a piece computes on the way exists for one piece at a time, and nothing is computed twice as long as every query
-counts alike in the loss.
+Intermediate results exist for one piece at a time. Nothing is computed twice if all queries have the same weight in
+the loss.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from latentalign.core.kernels.fused_softmax import refuse_second_derivatives
 from latentalign.core.numerics import at_least_float32
 
 Compute = Callable[..., Tensor]
-"""compute(piece, *inputs) -> the values of the piece's queries, at least one; of tensors it uses the inputs alone."""
+"""compute(piece, *inputs) -> values of the queries of a piece (at least one); it uses no tensor except its inputs."""
 
 
-class Surroundings:
-    """Random state and autocast as they are now, to compute something again as it was computed first."""
+class Context:
+    """Random state and autocast settings, saved to repeat a computation exactly."""
 
     def __init__(self, like: Tensor) -> None:
         self.kind = like.device.type
@@ -32,8 +32,11 @@ class Surroundings:
 
     @contextmanager
     def restored(self) -> Iterator[None]:
+        """Run a block in the saved context."""
         enabled, dtype = self.precision
-        kind = "cuda" if self.kind == "cpu" else self.kind  # which of the devices, beside the CPU
+        kind = (
+            "cuda" if self.kind == "cpu" else self.kind
+        )  # restored besides the CPU
         with (
             torch.random.fork_rng(self.devices, device_type=kind),
             torch.autocast(self.kind, dtype=dtype, enabled=enabled),
@@ -43,41 +46,41 @@ class Surroundings:
             yield
 
 
-def added(total: Tensor | None, gradient: Tensor) -> Tensor:
-    """A sum in memory of its own: gradients of several tensors may be the same memory."""
+def add_gradient(total: Tensor | None, gradient: Tensor) -> Tensor:
+    """The sum, in memory of its own, because gradients of several tensors may share memory."""
     return at_least_float32(gradient).clone() if total is None else total.add_(gradient)
 
 
 def gradients(
     compute: Compute, pieces: Sequence[Any], inputs: Sequence[Tensor | None], *, weight: Tensor | None
 ) -> tuple[Tensor, list[Tensor | None]]:
-    """The values of all pieces, and the gradients of their sum, each value counted `weight` times."""
+    """The values of all pieces, and the gradients of their sum weighted by `weight`."""
     values: list[Tensor] = []
     sums: list[Tensor | None] = [None] * len(inputs)
     first = 0
     for piece in pieces:
         with torch.enable_grad():
-            given = [x if x is None else x.detach().requires_grad_(x.requires_grad) for x in inputs]
-            value = compute(piece, *given)
+            leaves = [x if x is None else x.detach().requires_grad_(x.requires_grad) for x in inputs]
+            value = compute(piece, *leaves)
         outer = torch.ones_like(value) if weight is None else weight[first : first + len(value)]
-        asked = {i: x for i, x in enumerate(given) if x is not None and x.requires_grad}
-        found = torch.autograd.grad(value, list(asked.values()), outer, allow_unused=True)
-        for i, gradient in zip(asked, found, strict=True):
+        wanted = {i: x for i, x in enumerate(leaves) if x is not None and x.requires_grad}
+        found = torch.autograd.grad(value, list(wanted.values()), outer, allow_unused=True)
+        for i, gradient in zip(wanted, found, strict=True):
             if gradient is not None:
-                sums[i] = added(sums[i], gradient)
+                sums[i] = add_gradient(sums[i], gradient)
         values.append(value.detach())
         first += len(value)
-        del value, found, given, asked
+        del value, found, leaves, wanted
     return torch.cat(values), sums
 
 
 class Piecewise(torch.autograd.Function):
-    """Values piece by piece, the gradients with them."""
+    """Values piece by piece, together with their gradients."""
 
     @staticmethod
     def forward(ctx: Any, compute: Compute, pieces: Sequence[Any], *inputs: Tensor | None) -> Tensor:
         ctx.compute, ctx.pieces = compute, pieces
-        ctx.surroundings = Surroundings(next(x for x in inputs if x is not None))
+        ctx.context = Context(next(x for x in inputs if x is not None))
         value, sums = gradients(compute, pieces, inputs, weight=None)
         ctx.save_for_backward(*inputs, *sums)
         return value
@@ -89,7 +92,7 @@ class Piecewise(torch.autograd.Function):
         inputs, sums = ctx.saved_tensors[:half], ctx.saved_tensors[half:]
         if bool((grad == grad[0]).all()):
             return None, None, *(None if s is None else s * grad[0].to(s.dtype) for s in sums)
-        with ctx.surroundings.restored():
+        with ctx.context.restored():
             return None, None, *gradients(ctx.compute, ctx.pieces, inputs, weight=grad)[1]
 
 
