@@ -42,7 +42,7 @@ class Bug:
 
 EXACT = "test_exact.py::test_value_and_gradient_equal_a_loop_over_z"
 SCORE = "test_estimators.py::test_score_function_gradient_is_unbiased"
-PIECES = "test_piecewise.py::test_pieces_give_what_the_whole_gives_with_the_same_noise"
+PIECES = "test_pieces.py::test_pieces_give_what_the_whole_gives_with_the_same_noise"
 PADDING = "test_padding.py::test_padding_never_matters_bit_for_bit"
 
 BUGS = [
