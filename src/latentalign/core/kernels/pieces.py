@@ -34,9 +34,7 @@ class Context:
     def restored(self) -> Iterator[None]:
         """Run a block in the saved context."""
         enabled, dtype = self.precision
-        kind = (
-            "cuda" if self.kind == "cpu" else self.kind
-        )  # restored besides the CPU
+        kind = "cuda" if self.kind == "cpu" else self.kind  # restored besides the CPU
         with (
             torch.random.fork_rng(self.devices, device_type=kind),
             torch.autocast(self.kind, dtype=dtype, enabled=enabled),
