@@ -1,26 +1,26 @@
-"""Errors a person can act on; the command line turns each into its exit code and one message."""
+"""Errors that a user can act on. The command line turns each into an exit code and one message."""
 
 
 class LatentAlignError(Exception):
-    """Base of every error that is the input's or the environment's fault, not a bug."""
+    """Base class of errors caused by the input or the environment, not by a bug."""
 
     exit_code = 1
 
 
 class InputError(LatentAlignError, ValueError):
-    """Bad input or configuration: the message names file, line or key and what to do."""
+    """Bad input or configuration. The message names the file, line or key, and says what to do."""
 
     exit_code = 2
 
 
 class DivergedError(LatentAlignError):
-    """A loss or gradient that is not finite: training stopped before the update."""
+    """A loss or gradient is not finite. Training stopped before the update."""
 
     exit_code = 3
 
 
 class CheckpointError(LatentAlignError):
-    """A checkpoint or run directory that cannot be used."""
+    """A checkpoint or run directory cannot be used."""
 
     exit_code = 4
 
@@ -32,10 +32,10 @@ class StorageError(LatentAlignError, OSError):
 
 
 class LostProcessError(LatentAlignError):
-    """Another process of a distributed training is gone."""
+    """Another process of a distributed training run has ended."""
 
     exit_code = 6
 
 
 class Interrupted(BaseException):
-    """SIGTERM arrived during training; the checkpoint is written."""
+    """SIGTERM arrived during training. The checkpoint is saved."""
