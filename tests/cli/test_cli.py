@@ -274,7 +274,7 @@ def test_reproduce_trains_rows_writes_tables_and_never_trains_twice(tmp_path, fi
 def test_serve_says_where_it_listens_and_what_is_wrong(model, tmp_path):
     pytest.importorskip("uvicorn")
     refused = run("serve", model, "--features", tmp_path / "f", code=2)
-    assert b"--features and --images are of question answering" in refused.stderr
+    assert b"--features applies only to question answering" in refused.stderr
     assert b"run directory" in run("serve", tmp_path / "none", code=4).stderr
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -1,9 +1,9 @@
 """Model and objective as one module."""
 
 import torch
-from latentalign.training.session import LossModule
 
 from latentalign import OBJECTIVES
+from latentalign.training.loss import LossModule
 
 
 def loss():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,7 +17,7 @@ def command(
     annotations: Annotated[Path, typer.Option(help="official annotations JSON, plain or gzip")],
     predicted: Annotated[Path, typer.Option(help="official results JSON, as `latentalign answer` writes it")],
     answers: Annotated[
-        int, typer.Option(help="size of the answer vocabulary whose coverage is told", min=1)
+        int, typer.Option(help="size of the answer vocabulary whose coverage is printed", min=1)
     ] = 3000,
     as_json: JsonOption = False,
 ) -> None:
@@ -28,7 +28,7 @@ def command(
     humans = read_annotations(annotations)
     found = accuracies(read_results(predicted), humans)
     _, coverage = answer_vocabulary(humans, answers)
-    result = {
+    result: dict[str, Any] = {
         "questions": found.questions,
         "accuracy_paper": 100 * found.paper,
         "accuracy_official": None if found.official is None else 100 * found.official,

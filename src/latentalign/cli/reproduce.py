@@ -37,8 +37,17 @@ def command(
 
     experiment = (task_named(task) if task else task_of_data(data)).experiment()
     names = rows.split(",") if rows else None
-    chosen = {"seeds": seeds, "out": out, "overrides": override or [], "jobs": jobs, "budget": budget}
-    plan = make_plan(experiment, data, names, **chosen, ablations=ablations)
+    plan = make_plan(
+        experiment,
+        data,
+        names,
+        out=out,
+        seeds=seeds,
+        overrides=override or [],
+        jobs=jobs,
+        budget=budget,
+        ablations=ablations,
+    )
     results, failures = reproduce(plan)
     show_results(plan, results)
     if failures:

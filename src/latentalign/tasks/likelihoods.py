@@ -54,7 +54,7 @@ def log_probabilities(latent: Latent, predictive: Predictive) -> dict[str, Tenso
 def sum_log_probabilities(
     parts: Iterable[tuple[WeightedBatch[Any], Latent]],
     predictive: Predictive,
-    also: Callable[[WeightedBatch[Any], Latent], None] | None = None,
+    also: Callable[[Any, Latent], None] | None = None,
 ) -> dict[str, float]:
     """Weighted sums of `log_probabilities` over a split; `also` sees each batch with its latent choices."""
     sums: dict[str, float] = defaultdict(float)

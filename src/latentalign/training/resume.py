@@ -16,7 +16,7 @@ CHANGEABLE = (
 
 def require_same_recipe(wanted: TaskRecipe, trained: TaskRecipe) -> None:
     """Raise if a run would continue as something else; its length and the search of outputs may change."""
-    free = CHANGEABLE
+    free: tuple[str, ...] = CHANGEABLE
     if wanted.training.learning_rate < trained.training.learning_rate:  # the remedy for a diverged run
         free = (*free, "learning_rate")
     left, right = (

@@ -48,7 +48,9 @@ def train_ibm1(pairs: Iterable[tuple[Tokens, Tokens]], *, iterations: int = 5) -
     """IBM model 1 after some rounds of expectation maximisation from uniform probabilities."""
     source_ids: dict[str, int] = {"": 0}
     target_ids: dict[str, int] = {}
-    events, targets = [], []  # one event per (source word or empty word, target word) of a pair
+    events: list[np.ndarray] = []
+    targets: list[np.ndarray] = []
+    # one event per (source word or empty word, target word) of a pair
     for source, target in pairs:
         rows = np.array([0, *(source_ids.setdefault(word, len(source_ids)) for word in source)])
         columns = np.array([target_ids.setdefault(word, len(target_ids)) for word in target], dtype=np.int64)

@@ -139,7 +139,7 @@ def build_cache(
     _refuse_poor_data(split, header, max_length=max_length, max_dropped=max_dropped)
     # As plain arrays, still mapped: slicing the subclass costs several times as much.
     arrays = {name: np.asarray(np.memmap(folder / name, dtype, mode="r")) for name, dtype in ARRAYS.items()}
-    fingerprints = {side: identity[side] for side in ("source", "target")}
+    fingerprints = {side: str(identity[side]) for side in ("source", "target")}
     return Corpus(arrays, header["dropped"], fingerprints)
 
 
@@ -229,13 +229,12 @@ def _fault(split: SplitConfig, pair: Pair, max_length: int | None) -> str | None
 def _columns(pairs: list[Pair], ends: dict[str, int]) -> dict[str, np.ndarray]:
     """Pairs as the arrays that are written, moving on the ends of what was written before."""
     columns = {"lines": np.array([line for line, _, _ in pairs], ARRAYS["lines"])}
-    for place, side in enumerate(("source", "target"), start=1):
-        offsets = ends[side] + np.cumsum(
-            [len(pair[place]) for pair in pairs], dtype=ARRAYS[f"{side}.offsets"]
-        )
+    rows = {"source": [ids for _, ids, _ in pairs], "target": [ids for _, _, ids in pairs]}
+    for side, sentences in rows.items():
+        offsets = ends[side] + np.cumsum([len(ids) for ids in sentences], dtype=ARRAYS[f"{side}.offsets"])
         ends[side] = int(offsets[-1]) if pairs else ends[side]
-        ids = chain.from_iterable(pair[place] for pair in pairs)
-        columns |= {f"{side}.offsets": offsets, f"{side}.ids": np.fromiter(ids, ARRAYS[f"{side}.ids"])}
+        flat = np.fromiter(chain.from_iterable(sentences), ARRAYS[f"{side}.ids"])
+        columns |= {f"{side}.offsets": offsets, f"{side}.ids": flat}
     return columns
 
 
@@ -279,7 +278,8 @@ class Batch:
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on a device."""
         tensors = (getattr(self, f.name) for f in fields(self))
-        return Batch(*(None if tensor is None else tensor.to(device) for tensor in tensors))
+        moved: list[Any] = [None if tensor is None else tensor.to(device) for tensor in tensors]
+        return Batch(*moved)
 
     @property
     def queries(self) -> int:
@@ -357,13 +357,19 @@ class Batches:
         """Sentences of a batch of all processes, on average where tokens are counted."""
         if self.batch_sentences is not None:
             return self.batch_sentences * self.world
-        return max(1, int(self.batch_tokens * self.world / (self._source.mean() + self._target.mean())))
+        return max(1, int(self._tokens / (self._source.mean() + self._target.mean())))
+
+    @property
+    def _tokens(self) -> int:
+        """Padded tokens of a batch of all processes."""
+        assert self.batch_tokens is not None
+        return self.batch_tokens * self.world
 
     def _bounds(self, order: np.ndarray, pools: list[int]) -> list[int]:
         """Where batches begin in an order sorted within pools, and its end."""
         if self.batch_sentences is not None:
             return [*range(0, len(order), self._sentences), len(order)]
-        limit = self.batch_tokens * self.world
+        limit = self._tokens
         source, target = self._source[order], self._target[order]
         bounds = [0]
         for start, end in pairwise(pools):

@@ -52,8 +52,13 @@ class ExternalLinks:
         rows = batch.index.tolist()
         if not rows:
             return torch.zeros(shape)
-        links, source, target = ([x[i] for i in rows] for x in (self.links, self.source, self.target))
-        return external_scores(links, source, target, smoothing=self.smoothing, shape=shape)
+        return external_scores(
+            [self.links[i] for i in rows],
+            [self.source[i] for i in rows],
+            [self.target[i] for i in rows],
+            smoothing=self.smoothing,
+            shape=shape,
+        )
 
     def attach(self, batch: Batch) -> Batch:
         """The same batch with the scores of q."""

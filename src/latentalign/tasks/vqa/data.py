@@ -171,13 +171,18 @@ class Corpus:
     def _collate(
         self, words: list[list[int]], pictures: np.ndarray, answers: np.ndarray, index: np.ndarray
     ) -> Batch:
-        regions, mask, boxes = self.features.batch(pictures)
+        regions, mask, boxes = self.features.batch(pictures.tolist())
         keep = self.max_regions
         question, present = pad_rows([np.array(w, np.int64) for w in words], PAD, at_least=1)
-        arrays = (regions[:, :keep], mask[:, :keep], boxes[:, :keep])
-        labels = (np.asarray(answers, np.int64), np.asarray(index, np.int64))
-        seen = (torch.from_numpy(np.ascontiguousarray(a)) for a in arrays)
-        return Batch(*seen, question, present, *(torch.from_numpy(np.ascontiguousarray(a)) for a in labels))
+        return Batch(
+            as_tensor(regions[:, :keep]),
+            as_tensor(mask[:, :keep]),
+            as_tensor(boxes[:, :keep]),
+            question,
+            present,
+            as_tensor(np.asarray(answers, np.int64)),
+            as_tensor(np.asarray(index, np.int64)),
+        )
 
     def empty_batch(self) -> Batch:
         """A process's share of a batch that has none for it: no region, but every parameter takes part."""
@@ -188,6 +193,11 @@ class Corpus:
         )  # fmt: skip
 
 
+def as_tensor(array: np.ndarray) -> Tensor:
+    """An array as a tensor that shares its memory where it can."""
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
 @dataclass(frozen=True, eq=False)
 class AnsweredBatch(WeightedBatch[Batch]):
     """A batch for evaluation: each answer that some human gave, weighted by its share of the votes."""
@@ -196,12 +206,17 @@ class AnsweredBatch(WeightedBatch[Batch]):
     """Whether it is its question's most frequent answer."""
 
 
+def most_frequent(votes: Counter[int]) -> int:
+    """The answer with the most votes; the first of equals."""
+    return min(votes, key=lambda answer: (-votes[answer], answer))
+
+
 def answered_batches(corpus: Corpus, size: int) -> Iterator[AnsweredBatch]:
     """All (question, answer) pairs whose answer can be predicted; the weights of a question sum to 1."""
     rows: list[tuple[int, int, float, bool]] = []
     for i in corpus.answerable:
         votes = corpus.votes[i]
-        top = min(votes, key=lambda a: (-votes[a], a))
+        top = most_frequent(votes)
         rows += [(int(i), a, n / votes.total(), a == top) for a, n in sorted(votes.items())]
     for start in range(0, len(rows), size):
         index, answers, weight, is_top = zip(*rows[start : start + size], strict=True)

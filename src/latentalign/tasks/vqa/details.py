@@ -9,7 +9,7 @@ import torch
 
 from latentalign.core.predictives import exact_posterior, parse_predict
 from latentalign.tasks.vqa.accuracy import paper_accuracy
-from latentalign.tasks.vqa.data import Batch, Corpus
+from latentalign.tasks.vqa.data import Batch, Corpus, most_frequent
 from latentalign.tasks.vqa.evaluate import answer_corpus, observed_batches, single_answers
 from latentalign.tasks.vqa.recipe import TrainedAnswerer, open_split
 
@@ -59,7 +59,7 @@ def describe_looks(
     """Regions of some questions, spread over the split, under prior, q and exact posterior."""
     usable = corpus.answerable
     chosen = usable[np.linspace(0, len(usable) - 1, min(questions, len(usable))).astype(int)]
-    targets = np.array([min(v, key=lambda a, v=v: (-v[a], a)) for v in (corpus.votes[i] for i in chosen)])
+    targets = np.array([most_frequent(corpus.votes[i]) for i in chosen])
     batch = corpus.batch(chosen, targets)
     found = []
     for row, (i, seen) in enumerate(zip(chosen, describe_regions(trained, batch), strict=True)):

@@ -79,7 +79,7 @@ class AnswerModel(nn.Module):
 
     def ask(self, question: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"]) -> Float[Tensor, "B H"]:
         """x~: the state after the last word."""
-        states = self.encoder(self.embedding(question), mask)
+        states: Tensor = self.encoder(self.embedding(question), mask)
         last = (mask.sum(1) - 1).clamp_min(0)
         return states[torch.arange(len(last), device=last.device), last]
 
