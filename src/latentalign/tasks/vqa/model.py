@@ -81,7 +81,8 @@ class AnswerModel(nn.Module):
         """x~: the state after the last word."""
         states: Tensor = self.encoder(self.embedding(question), mask)
         last = (mask.sum(1) - 1).clamp_min(0)
-        return states[torch.arange(len(last), device=last.device), last]
+        found: Tensor = states[torch.arange(len(last), device=last.device), last]
+        return found
 
     def look(self, regions: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         """x: the members of the source."""
