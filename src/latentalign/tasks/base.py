@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from latentalign.reproduction.experiment import Experiment
     from latentalign.reproduction.pages import EvaluatedRun
+    from latentalign.tasks.diagnosis import ExampleSet
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,10 +103,17 @@ class Task(Trainable[C, V, M]):
         """Some examples of a split with their alignments, for the viewers of a page."""
 
     @abstractmethod
+    def example_set(self, trained: Trained[C, V, M], split: str) -> ExampleSet:
+        """The examples of a split, to be loaded by position."""
+
     def diagnose(
         self, trained: Trained[C, V, M], split: str, *, examples: int, batch: int, draws: int
     ) -> dict[str, Any]:
         """Bounds, gradients of the estimators and Proposition 1 on some examples of a split."""
+        from latentalign.tasks.diagnosis import diagnose_model
+
+        found = self.example_set(trained, split)
+        return diagnose_model(trained, split, found, count=examples, batch=batch, draws=draws)
 
     @abstractmethod
     def experiment(self) -> Experiment:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from latentalign.core.distributions import DISTRIBUTIONS
 from latentalign.errors import InputError
 from latentalign.tasks.base import EvaluationOptions, Task
-from latentalign.tasks.nmt.data import Corpus, build_cache
+from latentalign.tasks.diagnosis import ExampleSet
+from latentalign.tasks.nmt.data import Corpus, build_cache, collate
 from latentalign.tasks.nmt.model import TranslationModel
 from latentalign.tasks.nmt.recipe import NMTConfig, TrainedTranslator
 from latentalign.tasks.nmt.tokenizer import Tokenizer
@@ -80,12 +81,11 @@ class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
 
         return example_alignments(trained, split, count)
 
-    def diagnose(
-        self, trained: TrainedTranslator, split: str, *, examples: int, batch: int, draws: int
-    ) -> dict[str, Any]:
-        from latentalign.tasks.nmt.diagnose import diagnose
+    def example_set(self, trained: TrainedTranslator, split: str) -> ExampleSet:
+        from latentalign.tasks.nmt.evaluate import open_split
 
-        return diagnose(trained, split, sentences=examples, batch=batch, draws=draws)
+        corpus = open_split(trained, split)
+        return ExampleSet(len(corpus), lambda start, stop: collate(corpus, range(start, stop)))
 
     def experiment(self) -> Experiment:
         from latentalign.tasks.nmt.experiment import EXPERIMENT

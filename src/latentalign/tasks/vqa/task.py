@@ -13,9 +13,10 @@ from latentalign.core.distributions import DISTRIBUTIONS
 from latentalign.data.region_features import Features
 from latentalign.errors import InputError
 from latentalign.tasks.base import EvaluationOptions, Task
-from latentalign.tasks.vqa.data import Example, read_split
+from latentalign.tasks.diagnosis import ExampleSet
+from latentalign.tasks.vqa.data import Batch, Example, read_split
 from latentalign.tasks.vqa.model import AnswerModel
-from latentalign.tasks.vqa.recipe import TrainedAnswerer, VQAConfig
+from latentalign.tasks.vqa.recipe import TrainedAnswerer, VQAConfig, open_split
 from latentalign.tasks.vqa.tokenizer import Vocabulary
 from latentalign.tasks.vqa.training_data import AnsweringData
 from latentalign.tasks.vqa.vectors import read_vectors
@@ -95,12 +96,15 @@ class AnsweringTask(Task[VQAConfig, Vocabulary, AnswerModel]):
 
         return example_regions(trained, split, count)
 
-    def diagnose(
-        self, trained: TrainedAnswerer, split: str, *, examples: int, batch: int, draws: int
-    ) -> dict[str, Any]:
-        from latentalign.tasks.vqa.diagnose import diagnose
+    def example_set(self, trained: TrainedAnswerer, split: str) -> ExampleSet:
+        """Questions that the model can answer, each with one answer drawn in proportion to the votes."""
+        corpus = open_split(trained, split)
+        answers, usable = corpus.draw_answers(trained.config.training.seed, 0), corpus.answerable
 
-        return diagnose(trained, split, questions=examples, batch=batch, draws=draws)
+        def load(start: int, stop: int) -> Batch:
+            return corpus.batch(usable[start:stop], answers[usable[start:stop]])
+
+        return ExampleSet(len(usable), load, group=64)
 
     def experiment(self) -> Experiment:
         from latentalign.tasks.vqa.experiment import EXPERIMENT
