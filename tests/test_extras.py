@@ -60,7 +60,7 @@ def test_latent_attention_works_without_any_extra():
 @pytest.mark.parametrize("task", ["nmt", "vqa"])
 def test_the_extra_of_a_task_is_enough_to_train_and_evaluate(task):
     modules = ["latentalign.cli.main", "latentalign.data.known"]
-    modules += [f"latentalign.tasks.{task}.{name}" for name in ("task", "metrics")]
+    modules += [f"latentalign.tasks.{task}.{name}" for name in ("task", "evaluate")]
     result = run_with_extras("".join(f"import {module}\n" for module in modules), "cli", task)
     assert result.returncode == 0, result.stderr
 
