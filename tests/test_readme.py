@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from latentalign import DISTRIBUTIONS, OBJECTIVES, PREDICTIVES, SCORES, objectives_table
+from latentalign.tasks.registry import TASKS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -26,15 +27,17 @@ def outside_of_blocks(page):
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if any(blocks(p))], ids=lambda p: p.name)
-def test_python_blocks_run_in_order(page):
-    known = [(registry, dict(registry)) for registry in (DISTRIBUTIONS, OBJECTIVES, PREDICTIVES, SCORES)]
+def test_python_blocks_run_in_order(page, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    known = [(registry, dict(registry)) for registry in (DISTRIBUTIONS, OBJECTIVES, PREDICTIVES, SCORES, TASKS)]
     namespace = {"__name__": page.stem}
     try:
         for line, code in blocks(page):
             exec(compile("\n" * line + code, str(page), "exec"), namespace)
     finally:
         for registry, entries in known:
-            registry.clear()
+            for name in set(registry) - set(entries):
+                del registry[name]
             registry.update(entries)
 
 

@@ -56,6 +56,7 @@ def test_the_recipe_reference_has_the_options_of_every_objective(generator):
         ("index.md", "docs/design.md#letters", "design.md#letters"),
         ("index.md", "LICENSE", "license.md"),
         ("index.md", "examples/five_objectives.py", "examples.md#five_objectives"),
+        ("plugins.md", "../examples/plugin/recipe.toml", "examples.md#recipe"),
         ("index.md", "docs/pictures/demo.svg", "pictures/demo.svg"),
         ("design.md", "../CONTRIBUTING.md", "contributing.md"),
         ("results/demo.md", "../results.md", "../results.md"),

@@ -28,18 +28,21 @@ def pages(root: Path) -> dict[str, str]:
 
 
 def examples_page(folder: Path) -> str:
-    """Every example with its code."""
+    """Every example with its code, then the files of the example plugin."""
     parts = ["# Examples", "", "Each example is one file and runs in seconds: `python examples/NAME.py`.", ""]
     for path in sorted(folder.glob("*.py")):
-        parts += [
-            f"## {path.name} {{ #{path.stem} }}",
-            "",
-            "```python",
-            path.read_text("utf-8").rstrip(),
-            "```",
-            "",
-        ]
+        parts += file_section(path, path.name)
+    parts += ["The last files are a package: see [Plugins](plugins.md).", ""]
+    for path in sorted((folder / "plugin").glob("*.*")):
+        parts += file_section(path, f"plugin/{path.name}")
     return "\n".join(parts)
+
+
+def file_section(path: Path, title: str) -> list[str]:
+    """Lines of a section with the content of a file."""
+    language = {".py": "python", ".toml": "toml"}[path.suffix]
+    code = path.read_text("utf-8").rstrip()
+    return [f"## {title} {{ #{path.stem} }}", "", f"```{language}", code, "```", ""]
 
 
 def rewrite_links(markdown: str, *, page: str) -> str:
@@ -61,7 +64,7 @@ def site_link(link: str, *, folder: str, page: str) -> str:
     if not target or "://" in target or target.startswith("mailto:"):
         return link
     path = posixpath.normpath(posixpath.join(folder, target))
-    if path.startswith("examples/") and path.endswith(".py"):
+    if path.startswith("examples/") and path.endswith((".py", ".toml")):
         path, hash_sign, anchor = "docs/examples.md", "#", Path(path).stem
     path = f"docs/{RENAMED[path]}" if path in RENAMED else path
     if path == "examples":

@@ -52,7 +52,7 @@ from latentalign.core.objectives import (
     soft,
 )
 from latentalign.core.predictives import PREDICTIVES, Predictive, exact_posterior, parse_predict
-from latentalign.core.registry import SCORES, TASKS, Registry, UnknownNameError
+from latentalign.core.registry import SCORES, PluginError, Registry, UnknownNameError
 from latentalign.core.scores import BilinearScore, DotScore, MLPScore, ProjectedScore, Score
 from latentalign.nn.attention import LatentAttention, PosteriorNetwork
 from latentalign.nn.heads import LinearHead, MLPHead
@@ -66,7 +66,6 @@ __all__ = [
     "RWS",
     "SCORES",
     "SVI",
-    "TASKS",
     "VIMCO",
     "AlignmentDistribution",
     "Alignments",
@@ -101,6 +100,7 @@ __all__ = [
     "ObjectiveEntry",
     "OneHot",
     "Pathwise",
+    "PluginError",
     "PosteriorNetwork",
     "Predictive",
     "ProjectedScore",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from latentalign.core import registry
-from latentalign.core.registry import Registry, UnknownNameError
+from latentalign.core.registry import PluginError, Registry, UnknownNameError
 
 
 class Point:
@@ -83,6 +83,6 @@ def test_an_entry_point_never_replaces_an_entry(monkeypatch: pytest.MonkeyPatch)
 def test_an_entry_point_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     declare(monkeypatch, Point("broken", ValueError("no such thing")))
     with pytest.raises(
-        ImportError, match=r"broken = 'package:broken' of group latentalign.scores.*no such thing"
+        PluginError, match=r"broken = 'package:broken' of group latentalign.scores.*no such thing"
     ):
         list(Registry[int]("score"))

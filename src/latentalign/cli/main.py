@@ -26,6 +26,7 @@ from latentalign.cli import (
     train,
     translate,
 )
+from latentalign.core.registry import PluginError
 from latentalign.errors import Interrupted, LatentAlignError
 
 COMMANDS = (
@@ -73,6 +74,8 @@ def main() -> None:
         app(standalone_mode=True)
     except LatentAlignError as error:
         fail(str(error), error.exit_code)
+    except PluginError as error:
+        fail(str(error), 2)
     except Interrupted:
         fail("ended by SIGTERM; the checkpoint is saved, continue with --resume", 143)
     except BrokenPipeError:

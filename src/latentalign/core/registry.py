@@ -17,6 +17,10 @@ T = TypeVar("T")
 E = TypeVar("E")
 
 
+class PluginError(ImportError):
+    """An entry point of an installed package that cannot be loaded."""
+
+
 class UnknownNameError(KeyError, ValueError):
     """A name that no entry has; the message suggests the nearest one."""
 
@@ -56,7 +60,8 @@ class Registry(MutableMapping[str, T], Generic[T]):
             try:
                 entry = point.load()
             except Exception as error:
-                raise ImportError(
+                self._loaded = False  # the next attempt fails as well, instead of not knowing the name
+                raise PluginError(
                     f"the entry point {point.name} = {point.value!r} of group {self.group} cannot be loaded: {error}; "
                     f"repair or uninstall the package that declares it"
                 ) from error
@@ -99,6 +104,3 @@ def suggest(word: Any, names: Iterable[str]) -> str:
 
 SCORES: Registry[Callable[..., Any]] = Registry("score")
 """Builders of attention scores: builder(query_dim=, memory_dim=, hidden=) gives a module."""
-
-TASKS: Registry[Any] = Registry("task")
-"""Tasks that `task = NAME` selects in a recipe."""
