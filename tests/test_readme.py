@@ -29,7 +29,9 @@ def outside_of_blocks(page):
 @pytest.mark.parametrize("page", [p for p in PAGES if any(blocks(p))], ids=lambda p: p.name)
 def test_python_blocks_run_in_order(page, monkeypatch):
     monkeypatch.chdir(ROOT)
-    known = [(registry, dict(registry)) for registry in (DISTRIBUTIONS, OBJECTIVES, PREDICTIVES, SCORES, TASKS)]
+    known = [
+        (registry, dict(registry)) for registry in (DISTRIBUTIONS, OBJECTIVES, PREDICTIVES, SCORES, TASKS)
+    ]
     namespace = {"__name__": page.stem}
     try:
         for line, code in blocks(page):
