@@ -35,9 +35,8 @@ def as_training(run: Path) -> dict[str, str]:
     stands: dict[str, str] = {}
 
     def instead(self: Trainer) -> Any:
-        slots = {f"{i}.{k}": t for i, s in self.optimizer.state_dict()["state"].items() for k, t in s.items()}
         stands["module"] = tensors_sha256(dict(self.module.state_dict()))
-        stands["optimizer"] = tensors_sha256(slots)
+        stands["optimizer"] = tensors_sha256(self.optimizer.tensors())
         stands["position"] = json.dumps([vars(self.position), vars(self.schedule)])
         stands["batches"] = tensors_sha256(
             {f"{i}.{f}": getattr(self.data.load_batch(key), f) for i, key in enumerate(self.data.batch_keys(0)[:5])

@@ -21,7 +21,7 @@ def command(
     ] = 3000,
     as_json: JsonOption = False,
 ) -> None:
-    """The paper's accuracy and the official one of predicted answers, and what a vocabulary of answers covers."""
+    """Score predicted answers, and measure what an answer vocabulary covers."""
     from latentalign.tasks.vqa.accuracy import accuracies
     from latentalign.tasks.vqa.questions import answer_vocabulary, read_annotations, read_results
 

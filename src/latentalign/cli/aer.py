@@ -15,20 +15,20 @@ NAME = "aer"
 
 def command(
     gold: Annotated[Path, typer.Option(help="`i-j`, `i?j`, `ipj` or the NAACL .wa layout")],
-    predicted: Annotated[Path, typer.Option(help="Pharaoh `i-j`, one line a pair")],
-    one_based: Annotated[bool, typer.Option(help="the gold counts from 1")] = False,
-    bootstrap: Annotated[int, typer.Option(help="resamplings for the intervals; 0 for none")] = 1000,
-    seed: Annotated[int, typer.Option(help="of the bootstrap")] = 0,
+    predicted: Annotated[Path, typer.Option(help="Pharaoh `i-j`, one line per pair")],
+    one_based: Annotated[bool, typer.Option(help="the gold file counts from 1")] = False,
+    bootstrap: Annotated[int, typer.Option(help="resamplings for the intervals; 0: none")] = 1000,
+    seed: Annotated[int, typer.Option(help="seed of the bootstrap")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """AER, precision, recall and F1 of predicted word alignments."""
+    """Score word alignments: AER, precision, recall and F1."""
     from latentalign.tasks.nmt.link_formats import read_gold, read_links
     from latentalign.tasks.nmt.links import lacks_zero, score
 
     links = read_links(predicted)
     reference = read_gold(gold, one_based=one_based or None, sentences=len(links))
     if not one_based and lacks_zero(reference):
-        warn(f"{gold}: no link touches word 0; if it counts from 1, add --one-based")
+        warn(f"{gold}: no link contains word 0; if the file counts from 1, add --one-based")
     result = asdict(score(reference, links, bootstrap=bootstrap, seed=seed))
     if not as_json:
         intervals = result.pop("intervals") or {}

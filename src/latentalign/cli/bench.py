@@ -29,7 +29,7 @@ def command(
     plot: Annotated[Path | None, typer.Option(help="draw costs and growth into this PNG")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure speed and memory of every objective side by side, growth, and decoding."""
+    """Measure speed and memory of objectives and decoding."""
     from latentalign.bench import measure as bench
     from latentalign.bench import report
     from latentalign.bench.rows import parse_rows

@@ -18,7 +18,7 @@ def command(
     out: Annotated[Path | None, typer.Option(help="where to put it; default ./latentalign-data/NAME")] = None,
     overwrite: Annotated[bool, typer.Option(help="replace files that exist")] = False,
 ) -> None:
-    """Fetch, copy or generate a known corpus, and check it."""
+    """Fetch, copy or generate a known data set, and check it."""
     from latentalign.data import known
 
     folder = out or known.HOME / name

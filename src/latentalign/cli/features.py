@@ -40,7 +40,7 @@ def command(
     overwrite: Annotated[bool, typer.Option(help="replace FILE if it exists")] = False,
     json_wanted: JsonOption = False,
 ) -> None:
-    """Convert region features, or compute those of pictures, into one file that training reads in place."""
+    """Convert region features, or compute them from pictures, into one file."""
     from latentalign.data.region_features import MAX_REGIONS, write_features
     from latentalign.tasks.vqa import layouts
     from latentalign.tasks.vqa.extract import extract

@@ -15,6 +15,7 @@ import torch
 
 from latentalign.errors import DivergedError, Interrupted
 from latentalign.training import checkpoint
+from latentalign.training.adam import FusedAdam
 from latentalign.training.data import TrainingData, Validation
 from latentalign.training.distributed import World
 from latentalign.training.loss import Batch, LossModule, Sums
@@ -53,7 +54,7 @@ class Trainer:
         self.stop_requested = self.time_is_up = False
 
     @property
-    def optimizer(self) -> torch.optim.Optimizer:
+    def optimizer(self) -> FusedAdam:
         """The optimizer of all parameters."""
         return self.updater.optimizer
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -24,8 +24,7 @@ def save_trainer(trainer: Trainer) -> None:
     require_finite_weights(trainer)
     randoms = gather_random_states(trainer.world, trainer.device)
     if trainer.world.leader:
-        slots = trainer.optimizer.state_dict()["state"]
-        optimizer = {f"{i}.{name}": x for i, state in slots.items() for name, x in state.items()}
+        optimizer = trainer.optimizer.tensors()
         checkpoint.save(
             trainer.run.checkpoint,
             tensors={"module": dict(trainer.module.state_dict()), "optimizer": optimizer, **randoms},
@@ -65,7 +64,7 @@ def restore_trainer(trainer: Trainer) -> None:
         trainer.module.load_state_dict(loaded.tensors["module"])
     except RuntimeError as error:
         raise CheckpointError(f"{trainer.run.checkpoint}: does not fit the recipe: {error}") from None
-    restore_optimizer(trainer.optimizer, loaded.tensors["optimizer"])
+    trainer.optimizer.load_tensors(loaded.tensors["optimizer"])
     position = loaded.documents["position"]
     trainer.position = Position.from_checkpoint(position)
     trainer.schedule.resume(loaded.documents["schedule"])
@@ -94,13 +93,3 @@ def require_same_run(trainer: Trainer, loaded: checkpoint.Loaded) -> None:
             f"{folder}: was written by {processes} processes, this run has {trainer.world.size}: "
             f"continue with the same number, torchrun --nproc-per-node {processes}"
         )
-
-
-def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Put back the optimizer's state, whose tensors are named `parameter.slot`."""
-    state: dict[int, dict[str, Any]] = {}
-    for key, tensor in tensors.items():
-        index, name = key.split(".", 1)
-        state.setdefault(int(index), {})[name] = tensor
-    groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": state, "param_groups": groups})

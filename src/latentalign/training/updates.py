@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from latentalign.core.errors import NonFiniteScoresError
+from latentalign.training.adam import FusedAdam
 from latentalign.training.distributed import World
 from latentalign.training.loss import Batch, Sums, add_sums
 from latentalign.training.recipe import TrainingConfig
@@ -27,14 +28,12 @@ class Updater:
     def __init__(self, module: nn.Module, config: TrainingConfig, world: World) -> None:
         self.config, self.world = config, world
         self.replica = world.replicate(module)
-        self.optimizer = torch.optim.Adam(
-            module.parameters(), lr=config.learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True
-        )
+        self.optimizer = FusedAdam(module.parameters())
 
     def accumulate(self, batches: Sequence[Callable[[], Batch]]) -> Sums:
         """Compute the gradients of all batches; their sums in this process."""
         module = self.replica.train()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         parts: list[Sums] = []
         for load in batches:
             last = len(parts) == len(batches) - 1
@@ -59,9 +58,7 @@ class Updater:
         if not (math.isfinite(float(total.surrogate)) and math.isfinite(norm)):
             raise NotFinite(f"loss {-float(total.surrogate)}, gradient norm {norm}")
         torch._foreach_mul_(grads, mean * min(1.0, self.config.clip / (norm + 1e-6)))
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate
-        self.optimizer.step()
+        self.optimizer.step(learning_rate)
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Reduced precision where the recipe asks for it."""

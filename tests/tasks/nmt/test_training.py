@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from latentalign import OBJECTIVES
+from latentalign import OBJECTIVES, storage
 from latentalign.core.kernels import emission, likelihood
 from latentalign.errors import CheckpointError, DivergedError, InputError, Interrupted
 from latentalign.tasks.nmt.task import TRANSLATION, build_caches
@@ -201,6 +201,25 @@ def test_any_objective_may_start_from_an_easier_one(demo_files, tmp_path):
     config = tiny(demo_files, "variational-sample", *options, "training.warm_start_objective=soft")
     TRANSLATION.train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
     assert TRANSLATION.load(tmp_path / "run" / "warm-start").config.objective.name == "soft"
+
+
+def test_text_is_encoded_and_hashed_once_even_with_a_warm_start(demo_files, tmp_path, monkeypatch):
+    encoded, hashed = [], []
+    source_ids = Tokenizer.source_ids
+    monkeypatch.setattr(
+        Tokenizer, "source_ids", lambda self, lines: encoded.append(len(lines)) or source_ids(self, lines)
+    )
+    for module in ("data", "training_data"):
+        name = f"latentalign.tasks.nmt.{module}.fingerprint"
+        monkeypatch.setattr(name, lambda path: hashed.append(str(path)) or storage.fingerprint(path))
+    options = ("training.max_steps=2", "training.warm_start_epochs=1", "training.warm_start_objective=soft")
+    run = Run(tmp_path / "run")
+    TRANSLATION.train(tiny(demo_files, "marginal", *options), run, resume=False, overwrite=False)
+    assert run.warm_start.is_dir()
+    assert not Run(run.warm_start).cache.exists()
+    assert encoded == [400, 40]
+    texts = [path for path in hashed if path.endswith((".de", ".en"))]
+    assert len(texts) == len(set(texts)) == 6
 
 
 def test_external_q_trains_from_a_pharaoh_file(demo_files, tmp_path):

@@ -194,7 +194,7 @@ def _encode(
         files = {name: stack.enter_context(open(folder / name, "wb")) for name in ARRAYS}
         for side in ends:
             files[f"{side}.offsets"].write(bytes(8))
-        for pairs in _chunks(_encoded(tokenizer, split)):
+        for pairs in _encode_chunks(tokenizer, split):
             faults = [_fault(split, pair, max_length) for pair in pairs]
             for fault in filter(None, faults):
                 dropped[fault] += 1
@@ -204,13 +204,13 @@ def _encode(
     return dropped
 
 
-def _encoded(tokenizer: Tokenizer, split: SplitConfig) -> Iterator[Pair]:
-    """Line number and ids of every pair of a split."""
+def _encode_chunks(tokenizer: Tokenizer, split: SplitConfig) -> Iterator[list[Pair]]:
+    """Line number and ids of every pair of a split, in lists of up to `CHUNK` pairs."""
     numbers = count(1)
     for lines in _chunks(read_parallel(split.source, split.target)):
         source = tokenizer.source_ids([line for line, _ in lines])
         target = tokenizer.target_ids([line for _, line in lines])
-        yield from zip(islice(numbers, len(lines)), source, target, strict=True)
+        yield list(zip(islice(numbers, len(lines)), source, target, strict=True))
 
 
 def _fault(split: SplitConfig, pair: Pair, max_length: int | None) -> str | None:

@@ -69,9 +69,9 @@ class Encoded:
 class Words:
     """Whitespace-separated words. The most frequent ones have an id, the others are unknown."""
 
-    def units(self, line: str) -> list[str]:
-        """The parts of a line between spaces. Each is encoded on its own."""
-        return line.split()
+    def marked(self, units: Iterable[str]) -> list[str]:
+        """Units, the parts of a line between spaces, as the vocabulary encodes them."""
+        return list(units)
 
     def learn(self, config: TokenizerConfig, corpus: Iterable[list[str]]) -> tokenizers.Tokenizer:
         """Learn the vocabulary of a corpus of units. The corpus may be read more than once."""
@@ -123,15 +123,17 @@ class Bpe(Words):
     encoded as bytes. Punctuation and symbols are never merged with letters, so "Hund." and "Hund" share a piece.
     """
 
-    def units(self, line: str) -> list[str]:
-        """The words of a line, each with a space before it."""
-        return [f" {word}" for word in line.split()]
+    def marked(self, units: Iterable[str]) -> list[str]:
+        """Words, each with a space before it."""
+        return [f" {word}" for word in units]
 
     def learn(self, config: TokenizerConfig, corpus: Iterable[list[str]]) -> tokenizers.Tokenizer:
         """Learn an alphabet that uses at most half of the vocabulary, and merges for the rest."""
-        counts: Counter[str] = Counter()
-        for units in corpus:
-            counts.update("".join(units))
+        words = Counter(chain.from_iterable(corpus))
+        counts: Counter[str] = Counter({" ": words.total()})
+        for word, number in words.items():
+            for char in word:
+                counts[char] += number
         room = config.vocab_size - len(SPECIALS) - len(BYTES)
         # The library breaks ties at random when it limits the alphabet. Here the code point decides.
         alphabet = [" ", *islice((char for char in _by_frequency(counts) if char != " "), room // 2)]
@@ -146,7 +148,7 @@ class Bpe(Words):
             min_frequency=config.min_count,
             show_progress=False,
         )
-        learned.train_from_iterator(("".join(units) for units in corpus), trainer)
+        learned.train_from_iterator((" ".join(["", *units]) for units in corpus), trainer)
         return learned
 
     def words_of_pieces(self, pieces: Sequence[str]) -> Sequence[int]:
@@ -219,11 +221,11 @@ class Tokenizer:
 
     def source_ids(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of source lines, without word positions. This is faster for large files."""
-        return [list(chain(*row)) for row in self._ids(lines, self._source)]
+        return self._encode_flat(lines, self._source)
 
     def target_ids(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of target lines, without word positions."""
-        return [list(chain(*row)) for row in self._ids(lines, self._target)]
+        return self._encode_flat(lines, self._target)
 
     def decode_target(self, ids: Sequence[int]) -> str:
         """Decode target ids to text. Special tokens are removed, except <unk>, which stays visible."""
@@ -303,23 +305,32 @@ class Tokenizer:
         return SCHEMES[self.kind]
 
     def _units(self, line: str) -> list[str]:
-        return self._scheme.units(line.lower() if self.lowercase else line)
+        return (line.lower() if self.lowercase else line).split()
 
     def _encode(self, lines: Sequence[str], vocabulary: tokenizers.Tokenizer) -> list[Encoded]:
         """Ids of lines and the positions of their words."""
+        rows = [self._units(line) for line in lines]
+        ids = self._unit_ids(rows, vocabulary)
         encoded = []
-        for line, row in zip(lines, self._ids(lines, vocabulary), strict=True):
-            places = self._scheme.words_of_units(self._units(line))
-            words = [place for place, ids in zip(places, row, strict=True) for _ in ids]
-            encoded.append(Encoded(list(chain(*row)), words))
+        for row in rows:
+            places = self._scheme.words_of_units(row)
+            words = [place for place, unit in zip(places, row, strict=True) for _ in ids[unit]]
+            encoded.append(Encoded(list(chain.from_iterable(map(ids.__getitem__, row))), words))
         return encoded
 
-    def _ids(self, lines: Sequence[str], vocabulary: tokenizers.Tokenizer) -> list[list[list[int]]]:
-        """Ids of each unit of each line. A repeated unit is encoded only once."""
+    def _encode_flat(self, lines: Sequence[str], vocabulary: tokenizers.Tokenizer) -> list[list[int]]:
+        """Ids of lines."""
         rows = [self._units(line) for line in lines]
+        ids = self._unit_ids(rows, vocabulary)
+        return [list(chain.from_iterable(map(ids.__getitem__, row))) for row in rows]
+
+    def _unit_ids(
+        self, rows: Iterable[Sequence[str]], vocabulary: tokenizers.Tokenizer
+    ) -> dict[str, list[int]]:
+        """Ids of each unit that occurs. A repeated unit is encoded only once."""
         distinct = list(dict.fromkeys(chain.from_iterable(rows)))
         try:
-            batch = vocabulary.encode_batch_fast(distinct, add_special_tokens=False)
+            batch = vocabulary.encode_batch_fast(self._scheme.marked(distinct), add_special_tokens=False)
         except TypeError:
             bad = next(unit for unit in distinct if re.search("[\ud800-\udfff]", unit))
             raise InputError(
@@ -327,8 +338,7 @@ class Tokenizer:
             ) from None
         # A word that is written like a special token, for example </s>, is unknown. It does not end the sentence.
         found = ([token if token > EOS else UNK for token in encoding.ids] for encoding in batch)
-        ids = dict(zip(distinct, found, strict=True))
-        return [[ids[unit] for unit in row] for row in rows]
+        return dict(zip(distinct, found, strict=True))
 
 
 @dataclass(frozen=True)
@@ -339,16 +349,19 @@ class _Sample:
     paths: Sequence[Path | str]
 
     def __iter__(self) -> Iterator[list[str]]:
-        scheme = SCHEMES[self.config.kind]
-        for path in self.paths:
-            step = max(1, -(-count_lines(path) // self.config.max_lines))
+        for path, step in zip(self.paths, self._steps, strict=True):
             words = 0
             for line in islice(read_lines(path), 0, None, step):
-                units = scheme.units(line.lower() if self.config.lowercase else line)
+                units = (line.lower() if self.config.lowercase else line).split()
                 words += len(units)
                 yield units
             if words == 0:
                 raise InputError(f"{path}: there is no text to learn a vocabulary from")
+
+    @cached_property
+    def _steps(self) -> list[int]:
+        """For each file, the distance between the lines that are read."""
+        return [max(1, -(-count_lines(path) // self.config.max_lines)) for path in self.paths]
 
 
 def _check_header(path: Path, content: Any) -> str:
