@@ -19,19 +19,38 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 def read_lines(path: Path | str) -> Iterator[str]:
     """Each line of a text file, without its end."""
-    return _decode(_read_raw_lines(path), path)
+    with explain_read_errors(path, "a text file"), open_input(path, "a text file") as file:
+        yield from decode_lines(file, path)
 
 
-def decode_lines(stream: IO[bytes], name: str) -> Iterator[str]:
-    """Each line of a stream of bytes, by the same rules."""
-    return _decode(_strip_line_ends(stream), name)
+def decode_lines(stream: IO[bytes], name: Path | str) -> Iterator[str]:
+    """Each line of a stream of bytes, by the same rules. Errors call the stream by its name."""
+    for number, raw in enumerate(stream, start=1):
+        if number == 1:
+            raw = raw.removeprefix(BYTE_ORDER_MARK)
+            if not raw:  # the file contains nothing but the mark
+                return
+        raw = raw.removesuffix(b"\n").removesuffix(b"\r")
+        try:
+            line = raw.decode()
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{name}, line {number}: not UTF-8 (byte 0x{raw[error.start]:02x} at byte {error.start + 1} "
+                f"of the line); convert the file to UTF-8"
+            ) from None
+        if "\0" in line:
+            raise InputError(
+                f"{name}, line {number}: a NUL character; if the file is UTF-16, convert it to UTF-8, "
+                f"otherwise remove the character"
+            )
+        yield line
 
 
 def count_lines(path: Path | str) -> int:
     """How many lines `read_lines` finds in a file. The text is not checked."""
     lines, last = 0, b"\n"
-    with explain_read_errors(path, "a text file"), open_input(path, "a text file") as handle:
-        while block := handle.read(BLOCK):
+    with explain_read_errors(path, "a text file"), open_input(path, "a text file") as file:
+        while block := file.read(BLOCK):
             lines += block.count(b"\n")
             last = block if lines == 0 else block[-1:]
     return lines + (not last.endswith(b"\n") and last != BYTE_ORDER_MARK)
@@ -46,33 +65,3 @@ def read_parallel(source: Path | str, target: Path | str) -> Iterator[tuple[str,
                 f"line n of one must translate line n of the other"
             )
         yield source_line, target_line
-
-
-def _decode(lines: Iterator[bytes], path: Path | str) -> Iterator[str]:
-    for number, raw in enumerate(lines, start=1):
-        try:
-            line = raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path}, line {number}: not UTF-8 (byte 0x{raw[error.start]:02x} at byte {error.start + 1} "
-                f"of the line); convert the file to UTF-8"
-            ) from None
-        if "\0" in line:
-            raise InputError(
-                f"{path}, line {number}: a NUL character; if the file is UTF-16, convert it to UTF-8, "
-                f"otherwise remove the character"
-            )
-        yield line
-
-
-def _read_raw_lines(path: Path | str) -> Iterator[bytes]:
-    """Lines as bytes, without "\\n", "\\r\\n" and a leading byte order mark."""
-    with explain_read_errors(path, "a text file"), open_input(path, "a text file") as handle:
-        yield from _strip_line_ends(handle)
-
-
-def _strip_line_ends(stream: IO[bytes]) -> Iterator[bytes]:
-    for number, raw in enumerate(stream):
-        line = raw.removeprefix(BYTE_ORDER_MARK) if number == 0 else raw
-        if line:  # empty only for a file that contains nothing but the mark
-            yield line.removesuffix(b"\n").removesuffix(b"\r")

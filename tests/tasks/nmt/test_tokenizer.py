@@ -48,7 +48,7 @@ def segmented(tmp_path_factory) -> Tokenizer:
 
 
 def pieces(tokenizer: Tokenizer, line: str) -> list[str]:
-    return [tokenizer._target.id_to_token(token) for token in tokenizer.encode_target(line).ids]
+    return [tokenizer.target_vocabulary.id_to_token(token) for token in tokenizer.encode_target(line).ids]
 
 
 any_text = st.text(st.characters(exclude_categories=["Cs"]))
@@ -105,7 +105,7 @@ def test_specials_spelt_in_text_are_only_text(bpe, words):
 @pytest.mark.parametrize("kind", ["bpe", "words", "segmented"])
 def test_specials_come_first_in_both_vocabularies(files, kind):
     tokenizer = Tokenizer.learn(TokenizerConfig(kind=kind, joint=False), *files)
-    for vocabulary in (tokenizer._source, tokenizer._target):
+    for vocabulary in (tokenizer.source_vocabulary, tokenizer.target_vocabulary):
         assert [vocabulary.id_to_token(token) for token in range(4)] == SPECIALS
         assert sorted(vocabulary.get_vocab().values()) == list(range(vocabulary.get_vocab_size()))
 
@@ -119,8 +119,8 @@ def test_joint_means_one_vocabulary(files, bpe, words):
     joint = Tokenizer.learn(TokenizerConfig(kind="words"), *files)
     assert UNK not in joint.encode_target("Hund dog").ids
     apart = Tokenizer.learn(TokenizerConfig(joint=False), *files)
-    assert apart._source.token_to_id(" sleeps") is None
-    assert apart._target.token_to_id(" sleeps") is not None
+    assert apart.source_vocabulary.token_to_id(" sleeps") is None
+    assert apart.target_vocabulary.token_to_id(" sleeps") is not None
 
 
 def test_words_are_taken_as_they_stand(words):

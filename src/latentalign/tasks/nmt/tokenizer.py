@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, chain, islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import tokenizers
 from pydantic import Field, model_validator
@@ -29,6 +29,7 @@ SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 SMALLEST_BPE = 300
 FORMAT, VERSION = "latentalign tokenizer", 1
+INVALID = "not as this program writes it: unknown kind, or ids with gaps"
 
 Kind = Literal["bpe", "words", "segmented"]
 
@@ -66,16 +67,21 @@ class Encoded:
     words: list[int]
 
 
+@dataclass(frozen=True)
 class Words:
     """Whitespace-separated words. The most frequent ones have an id, the others are unknown."""
 
-    def marked(self, units: Iterable[str]) -> list[str]:
-        """Units, the parts of a line between spaces, as the vocabulary encodes them."""
-        return list(units)
+    lowercase: bool
+    before_unit: ClassVar[str] = ""
+    """Text that is put before every unit when it is encoded."""
 
-    def learn(self, config: TokenizerConfig, corpus: Iterable[list[str]]) -> tokenizers.Tokenizer:
-        """Learn the vocabulary of a corpus of units. The corpus may be read more than once."""
-        counts = Counter(chain.from_iterable(corpus))
+    def split(self, line: str) -> list[str]:
+        """The units of a line, which are its parts between spaces. Each is encoded on its own."""
+        return (line.lower() if self.lowercase else line).split()
+
+    def learn(self, config: TokenizerConfig, corpus: Iterable[str]) -> tokenizers.Tokenizer:
+        """Learn the vocabulary of lines of text. The corpus may be read more than once."""
+        counts = Counter(chain.from_iterable(map(self.split, corpus)))
         words = (
             word
             for word in _by_frequency(counts)
@@ -123,20 +129,18 @@ class Bpe(Words):
     encoded as bytes. Punctuation and symbols are never merged with letters, so "Hund." and "Hund" share a piece.
     """
 
-    def marked(self, units: Iterable[str]) -> list[str]:
-        """Words, each with a space before it."""
-        return [f" {word}" for word in units]
+    before_unit = " "
 
-    def learn(self, config: TokenizerConfig, corpus: Iterable[list[str]]) -> tokenizers.Tokenizer:
+    def learn(self, config: TokenizerConfig, corpus: Iterable[str]) -> tokenizers.Tokenizer:
         """Learn an alphabet that uses at most half of the vocabulary, and merges for the rest."""
-        words = Counter(chain.from_iterable(corpus))
-        counts: Counter[str] = Counter({" ": words.total()})
+        words = Counter(chain.from_iterable(map(self.split, corpus)))
+        counts: Counter[str] = Counter()
         for word, number in words.items():
             for char in word:
                 counts[char] += number
         room = config.vocab_size - len(SPECIALS) - len(BYTES)
         # The library breaks ties at random when it limits the alphabet. Here the code point decides.
-        alphabet = [" ", *islice((char for char in _by_frequency(counts) if char != " "), room // 2)]
+        alphabet = [" ", *islice(_by_frequency(counts), room // 2)]
         learned = tokenizers.Tokenizer(models.BPE(unk_token=SPECIALS[UNK], byte_fallback=True))
         learned.pre_tokenizer = pre_tokenizers.Split(Regex(r" ?(?:[\p{P}\p{S}]|[^ \p{P}\p{S}]+)"), "isolated")
         learned.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
@@ -148,7 +152,7 @@ class Bpe(Words):
             min_frequency=config.min_count,
             show_progress=False,
         )
-        learned.train_from_iterator((" ".join(["", *units]) for units in corpus), trainer)
+        learned.train_from_iterator((" ".join(["", *self.split(line)]) for line in corpus), trainer)
         return learned
 
     def words_of_pieces(self, pieces: Sequence[str]) -> Sequence[int]:
@@ -170,10 +174,10 @@ class Bpe(Words):
         return " ".join(re.sub(r"[^\S ]", "\ufffd", text).split())
 
 
-SCHEMES: dict[str, Words] = {"bpe": Bpe(), "words": Words(), "segmented": Segmented()}
+SCHEMES: dict[str, type[Words]] = {"bpe": Bpe, "words": Words, "segmented": Segmented}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Tokenizer:
     """A source and a target vocabulary, which may be the same. Both start with the special tokens `SPECIALS`."""
 
@@ -181,6 +185,27 @@ class Tokenizer:
     lowercase: bool
     source_json: str = field(repr=False)
     target_json: str = field(repr=False)
+    source_vocabulary: tokenizers.Tokenizer = field(init=False, repr=False, compare=False)
+    target_vocabulary: tokenizers.Tokenizer = field(init=False, repr=False, compare=False)
+    source_size: int = field(init=False, repr=False, compare=False)
+    target_size: int = field(init=False, repr=False, compare=False)
+    """Number of entries of a vocabulary."""
+
+    def __post_init__(self) -> None:
+        same = self.source_json == self.target_json
+        self.source_vocabulary = source = tokenizers.Tokenizer.from_str(self.source_json)
+        self.target_vocabulary = target = source if same else tokenizers.Tokenizer.from_str(self.target_json)
+        self.source_size, self.target_size = source.get_vocab_size(), target.get_vocab_size()
+        self._scheme = SCHEMES[self.kind](self.lowercase)
+        self._content = {
+            "format": FORMAT,
+            "version": VERSION,
+            "kind": self.kind,
+            "lowercase": self.lowercase,
+            "source": self.source_json,
+            "target": None if same else self.target_json,
+        }
+        self._fingerprint = _digest(self._content)
 
     @classmethod
     def learn(cls, config: TokenizerConfig, source: Path | str, target: Path | str) -> "Tokenizer":
@@ -189,19 +214,9 @@ class Tokenizer:
         learned = [_learn(config, paths) for paths in groups]
         return cls(config.kind, config.lowercase, learned[0], learned[-1])
 
-    @property
-    def source_size(self) -> int:
-        """Number of entries of the source vocabulary."""
-        return self._source.get_vocab_size()
-
-    @property
-    def target_size(self) -> int:
-        """Number of entries of the target vocabulary."""
-        return self._target.get_vocab_size()
-
     def words(self, line: str) -> list[str]:
         """The words of a line that `Encoded.words` refers to. Words of segmented text are joined."""
-        return self._scheme.join(self._units(line)).split()
+        return self._scheme.join(self._scheme.split(line)).split()
 
     def encode_source(self, line: str) -> Encoded:
         """Subwords of a source line, without special tokens."""
@@ -213,39 +228,40 @@ class Tokenizer:
 
     def encode_source_batch(self, lines: Sequence[str]) -> list[Encoded]:
         """Subwords of source lines."""
-        return self._encode(lines, self._source)
+        return self._encode(lines, self.source_vocabulary)
 
     def encode_target_batch(self, lines: Sequence[str]) -> list[Encoded]:
         """Subwords of target lines."""
-        return self._encode(lines, self._target)
+        return self._encode(lines, self.target_vocabulary)
 
     def source_ids(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of source lines, without word positions. This is faster for large files."""
-        return self._encode_flat(lines, self._source)
+        return self._ids(lines, self.source_vocabulary)
 
     def target_ids(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of target lines, without word positions."""
-        return self._encode_flat(lines, self._target)
+        return self._ids(lines, self.target_vocabulary)
 
     def decode_target(self, ids: Sequence[int]) -> str:
         """Decode target ids to text. Special tokens are removed, except <unk>, which stays visible."""
-        return self._scheme.text([int(token) for token in ids if token > EOS or token == UNK], self._target)
+        visible = [int(token) for token in ids if token > EOS or token == UNK]
+        return self._scheme.text(visible, self.target_vocabulary)
 
     def target_words(self, ids: Sequence[int]) -> list[int]:
         """The position of the word of each target id in `decode_target(ids)`; ids without <pad>, <s> and </s>."""
-        return list(self._scheme.words_of_pieces(_pieces(self._target, ids)))
+        return list(self._scheme.words_of_pieces(_pieces(self.target_vocabulary, ids)))
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
         """Source ids as readable pieces. The space before a word is shown as a low bar."""
-        return [piece.replace(" ", "\u2581") for piece in _pieces(self._source, ids)]
+        return [piece.replace(" ", "\u2581") for piece in _pieces(self.source_vocabulary, ids)]
 
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
         """Target ids as readable pieces. The space before a word is shown as a low bar."""
-        return [piece.replace(" ", "\u2581") for piece in _pieces(self._target, ids)]
+        return [piece.replace(" ", "\u2581") for piece in _pieces(self.target_vocabulary, ids)]
 
     def fingerprint(self) -> str:
         """SHA-256 of everything that determines how text is encoded."""
-        return _digest(self._content())
+        return self._fingerprint
 
     def save(self, path: Path | str) -> None:
         """Write one JSON file, completely or not at all."""
@@ -265,97 +281,68 @@ class Tokenizer:
             source = content["source"]
             loaded = cls(content["kind"], content["lowercase"], source, content["target"] or source)
             intact = raw == loaded._bytes()
-            vocabularies = (loaded._source, loaded._target)
-            valid = intact and loaded.kind in SCHEMES and all(map(_is_valid, vocabularies))
+            valid = intact and _is_valid(loaded.source_vocabulary) and _is_valid(loaded.target_vocabulary)
         except Exception as error:  # the tokenizers library raises nothing more precise
             raise CheckpointError(f"{path}: {doubt}damaged: {type(error).__name__}: {error}") from None
         if not intact:
             raise CheckpointError(f"{path}: checksum mismatch: damaged, the bytes have changed")
         if not valid:
-            raise CheckpointError(f"{path}: not as this program writes it: unknown kind, or ids with gaps")
+            raise CheckpointError(f"{path}: {INVALID}")
         return loaded
-
-    @cached_property
-    def _source(self) -> tokenizers.Tokenizer:
-        return tokenizers.Tokenizer.from_str(self.source_json)
-
-    @cached_property
-    def _target(self) -> tokenizers.Tokenizer:
-        same = self.source_json == self.target_json
-        return self._source if same else tokenizers.Tokenizer.from_str(self.target_json)
-
-    def _content(self) -> dict[str, Any]:
-        """The saved document without its checksum. The target is null if it equals the source."""
-        target = None if self.source_json == self.target_json else self.target_json
-        own = {"format": FORMAT, "version": VERSION}
-        return {
-            **own,
-            "kind": self.kind,
-            "lowercase": self.lowercase,
-            "source": self.source_json,
-            "target": target,
-        }
 
     def _bytes(self) -> bytes:
         """The content of the file: equal bytes for equal tokenizers."""
-        return json.dumps({**self._content(), "sha256": self.fingerprint()}).encode()
-
-    @property
-    def _scheme(self) -> Words:
-        return SCHEMES[self.kind]
-
-    def _units(self, line: str) -> list[str]:
-        return (line.lower() if self.lowercase else line).split()
+        return json.dumps({**self._content, "sha256": self._fingerprint}).encode()
 
     def _encode(self, lines: Sequence[str], vocabulary: tokenizers.Tokenizer) -> list[Encoded]:
         """Ids of lines and the positions of their words."""
-        rows = [self._units(line) for line in lines]
-        ids = self._unit_ids(rows, vocabulary)
+        rows = [self._scheme.split(line) for line in lines]
+        ids = self._ids_of_units(rows, vocabulary)
         encoded = []
-        for row in rows:
-            places = self._scheme.words_of_units(row)
-            words = [place for place, unit in zip(places, row, strict=True) for _ in ids[unit]]
-            encoded.append(Encoded(list(chain.from_iterable(map(ids.__getitem__, row))), words))
+        for units in rows:
+            places = zip(self._scheme.words_of_units(units), units, strict=True)
+            words = [place for place, unit in places for _ in ids[unit]]
+            encoded.append(Encoded(list(chain.from_iterable(map(ids.__getitem__, units))), words))
         return encoded
 
-    def _encode_flat(self, lines: Sequence[str], vocabulary: tokenizers.Tokenizer) -> list[list[int]]:
+    def _ids(self, lines: Sequence[str], vocabulary: tokenizers.Tokenizer) -> list[list[int]]:
         """Ids of lines."""
-        rows = [self._units(line) for line in lines]
-        ids = self._unit_ids(rows, vocabulary)
-        return [list(chain.from_iterable(map(ids.__getitem__, row))) for row in rows]
+        rows = [self._scheme.split(line) for line in lines]
+        ids = self._ids_of_units(rows, vocabulary)
+        return [list(chain.from_iterable(map(ids.__getitem__, units))) for units in rows]
 
-    def _unit_ids(
-        self, rows: Iterable[Sequence[str]], vocabulary: tokenizers.Tokenizer
+    def _ids_of_units(
+        self, rows: Iterable[Iterable[str]], vocabulary: tokenizers.Tokenizer
     ) -> dict[str, list[int]]:
-        """Ids of each unit that occurs. A repeated unit is encoded only once."""
-        distinct = list(dict.fromkeys(chain.from_iterable(rows)))
+        """Ids of every unit of some lines. A repeated unit is encoded only once."""
+        units = list(dict.fromkeys(chain.from_iterable(rows)))
+        marked = [self._scheme.before_unit + unit for unit in units]
         try:
-            batch = vocabulary.encode_batch_fast(self._scheme.marked(distinct), add_special_tokens=False)
+            batch = vocabulary.encode_batch_fast(marked, add_special_tokens=False)
         except TypeError:
-            bad = next(unit for unit in distinct if re.search("[\ud800-\udfff]", unit))
+            bad = next(unit for unit in units if re.search("[\ud800-\udfff]", unit))
             raise InputError(
-                f"the text contains a lone surrogate, which is not a character: {bad.strip()!a:.80}"
+                f"the text contains a lone surrogate, which is not a character: {bad!a:.80}"
             ) from None
         # A word that is written like a special token, for example </s>, is unknown. It does not end the sentence.
         found = ([token if token > EOS else UNK for token in encoding.ids] for encoding in batch)
-        return dict(zip(distinct, found, strict=True))
+        return dict(zip(units, found, strict=True))
 
 
 @dataclass(frozen=True)
 class _Sample:
-    """Units of at most `max_lines` lines of each file, spread evenly. It may be read more than once."""
+    """At most `max_lines` lines of each file, spread evenly. It may be read more than once."""
 
     config: TokenizerConfig
     paths: Sequence[Path | str]
 
-    def __iter__(self) -> Iterator[list[str]]:
+    def __iter__(self) -> Iterator[str]:
         for path, step in zip(self.paths, self._steps, strict=True):
-            words = 0
+            blank = True
             for line in islice(read_lines(path), 0, None, step):
-                units = (line.lower() if self.config.lowercase else line).split()
-                words += len(units)
-                yield units
-            if words == 0:
+                blank = blank and not line.strip()
+                yield line
+            if blank:
                 raise InputError(f"{path}: there is no text to learn a vocabulary from")
 
     @cached_property
@@ -376,6 +363,8 @@ def _check_header(path: Path, content: Any) -> str:
         raise CheckpointError(
             f"{path}: {doubt}version {content.get('version')}, but this program reads only version {VERSION}"
         )
+    if not doubt and content.get("kind") not in list(SCHEMES):
+        raise CheckpointError(f"{path}: {INVALID}")
     return doubt
 
 
@@ -394,7 +383,8 @@ def _pieces(vocabulary: tokenizers.Tokenizer, ids: Sequence[int]) -> list[str]:
 
 def _learn(config: TokenizerConfig, paths: Sequence[Path | str]) -> str:
     """Learn one vocabulary from all files; the JSON text of the tokenizers library."""
-    content = json.loads(SCHEMES[config.kind].learn(config, _Sample(config, paths)).to_str())
+    scheme = SCHEMES[config.kind](config.lowercase)
+    content = json.loads(scheme.learn(config, _Sample(config, paths)).to_str())
     # These would encode text that is written like a special token as the special token.
     content["added_tokens"] = []
     return json.dumps(content, ensure_ascii=False)
