@@ -5,27 +5,18 @@ import sys
 import torch
 from matplotlib.figure import Figure
 
-from latentalign import Categorical, Enumerate, Expectation, Hard, Latent, ScoreFunction
-from latentalign.core.baselines import soft_baseline
-from latentalign.core.expectations import score_function
+from latentalign import Categorical, Enumerate, Hard, Latent, ScoreFunction
 
 
-class Systematic(Expectation):
+class Systematic(ScoreFunction):
     """n draws, (u + k) / n on the cumulative sum for one uniform u: unbiased, as p is drawn n p times on average."""
 
     abilities = ("at",)
-    takes_draws = True
 
-    def __init__(self, n=4):
-        super().__init__()
-        self.n = n
-
-    def forward(self, latent, over, draws=None):
-        if draws is None:
-            points = (torch.rand_like(over.mean[..., :1]) + torch.arange(self.n)) / self.n
-            cumulative = over.mean.detach().cumsum(-1)
-            draws = torch.searchsorted(cumulative, points).clamp(max=cumulative.shape[-1] - 1)
-        return score_function(latent, over.at(draws), soft_baseline)
+    def draw(self, over):
+        points = (torch.rand_like(over.mean[..., :1]) + torch.arange(self.n)) / self.n
+        cumulative = over.mean.detach().cumsum(-1)
+        return over.at(torch.searchsorted(cumulative, points).clamp(max=cumulative.shape[-1] - 1))
 
 
 def main(plot):

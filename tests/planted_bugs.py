@@ -77,15 +77,15 @@ BUGS = [
     Bug(
         "advantage not detached",
         "core/expectations.py",
-        "advantage = (reward - baseline(latent, reward)).detach()",
-        "advantage = reward - baseline(latent, reward)",
+        "advantage = (reward - self.baseline(latent, reward)).detach()",
+        "advantage = reward - self.baseline(latent, reward)",
         f"{SCORE}[hard-soft-1-<lambda>]",
     ),
     Bug(
         "baseline added instead of subtracted",
         "core/expectations.py",
-        "advantage = (reward - baseline(latent, reward)).detach()",
-        "advantage = (reward + baseline(latent, reward)).detach()",
+        "advantage = (reward - self.baseline(latent, reward)).detach()",
+        "advantage = (reward + self.baseline(latent, reward)).detach()",
         "test_baselines.py::test_baselines_reduce_the_variance_of_the_score_function",
     ),
     Bug(
@@ -126,8 +126,8 @@ BUGS = [
     Bug(
         "KL reversed",
         "core/objectives/bounds.py",
-        "kl = inferred.kl(latent.prior)",
-        "kl = latent.prior.kl(inferred)",
+        "kl = q.kl(latent.prior)",
+        "kl = latent.prior.kl(q)",
         f"{EXACT}[True-1-batch1-variational-enum]",
     ),
     Bug(
@@ -140,20 +140,20 @@ BUGS = [
     Bug(
         "expectation under the prior instead of q",
         "core/objectives/bounds.py",
-        "fit = self.expect(latent, inferred, draws)",
-        "fit = self.expect(latent, latent.prior, draws)",
+        "fit = self.expectation(latent, q)",
+        "fit = self.expectation(latent, latent.prior)",
         f"{EXACT}[True-1-batch1-variational-enum]",
     ),
     Bug(
         "samples weighted 1 instead of 1/n",
-        "core/alignments.py",
+        "core/distributions/categorical.py",
         "torch.full_like(log_prob, -math.log(log_prob.shape[-1]))",
         "torch.zeros_like(log_prob)",
         "test_distributions.py::test_samples_are_members_that_exist_and_weights_have_no_gradient",
     ),
     Bug(
         "log(n) rounded to float32",
-        "core/alignments.py",
+        "core/distributions/categorical.py",
         "-math.log(log_prob.shape[-1])",
         "-torch.tensor(float(log_prob.shape[-1])).log().item()",
         f"{SCORE}[hard-leave-one-out-3-<lambda>]",

@@ -1,5 +1,7 @@
 """Emission in bounded memory equals the dense computation."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -15,7 +17,8 @@ from latentalign import (
     predictive_log_prob,
     target_log_prob,
 )
-from latentalign.core.kernels import emission, fused_softmax
+from latentalign.core.kernels import fused_softmax
+from latentalign.core.kernels.pairs import Pairs
 from support.problems import gradients, problem
 
 
@@ -150,12 +153,17 @@ def test_linear_head_is_the_softmax_of_the_selected_member():
         torch.testing.assert_close(ours[b, 0], expected)
 
 
-def test_query_borders_keep_queries_whole():
-    owner = torch.tensor([0, 0, 0, 1, 1, 2, 3, 3, 3, 3])
-    assert emission.query_borders(owner, 5) == [0, 5, 10]
-    assert emission.query_borders(owner, 4) == [0, 3, 6, 10]
-    assert emission.query_borders(owner, 100) == [0, 10]
-    assert emission.query_borders(owner[:0], 5) == [0]
+def test_borders_of_pieces_keep_queries_whole():
+    exists = torch.arange(4) < torch.tensor([[3], [2], [1], [4]])
+    weights = torch.zeros(4, 4).masked_fill(~exists, -math.inf)
+    everything = OneHot(torch.arange(4).expand(4, 4), weights, weights)
+    pairs = Pairs.of(torch.zeros(4, 2), everything)
+    assert pairs.owner.tolist() == [0, 0, 0, 1, 1, 2, 3, 3, 3, 3]
+    assert pairs.borders(5) == [0, 5, 10]
+    assert pairs.borders(4) == [0, 3, 6, 10]
+    assert pairs.borders(100) == [0, 10]
+    nothing = Pairs.of(torch.zeros(4, 2), everything, query_mask=torch.zeros(4).bool())
+    assert nothing.borders(5) == [0]
 
 
 @pytest.mark.parametrize("how", ["exact", "kmax:2", "soft"])

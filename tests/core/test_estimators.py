@@ -240,7 +240,7 @@ def test_chi_square_of_the_sampler():
     n = 40_000
     expected = dist.mean[:4].double() / dist.mean[:4].double().sum() * n
     for counts in (
-        dist.sample_index(n).bincount(minlength=5),
+        dist.sample(n).index.bincount(minlength=5),
         dist.relaxed_sample(n, 1e-3).z.argmax(-1).bincount(minlength=5),
     ):
         assert counts[4] == 0

@@ -15,8 +15,8 @@ from latentalign import (
     predictive_log_prob,
     target_log_prob,
 )
-from latentalign.core.heads import is_factored
 from latentalign.core.kernels import fused_softmax, mixture
+from latentalign.core.kernels.pairs import is_factored
 from support.problems import brute_force, gradients, problem
 
 

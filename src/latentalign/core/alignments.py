@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latentalign.core.numerics import NEG_INF, log_sum_exp, weighted_sum
+from latentalign.core.numerics import NEG_INF, log_sum_exp
 
 
 def source_rows(
@@ -56,8 +56,9 @@ class Alignments(ABC):
         return None
 
     def expect(self, value: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch"]:
-        """E[v] = sum_k w_k v_k."""
-        return weighted_sum(self.log_weight.exp(), value.masked_fill(~self.present, 0.0))
+        """E[v] = sum_k w_k v_k; an alignment of weight zero counts nothing, even if its value is infinite."""
+        weight = self.log_weight.exp()
+        return (weight * value.masked_fill(weight == 0, 0.0)).sum(-1)
 
     def log_expect_exp(self, value: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch"]:
         """log E[exp v]; 0 where there is no member."""
@@ -126,6 +127,12 @@ class Mixed(Alignments):
         )
         return cls(mean.unsqueeze(-2), log_weight, mask)
 
+    @classmethod
+    def draws(cls, z: Float[Tensor, "*batch n T"], mask: Bool[Tensor, "*batch T"]) -> Mixed:
+        """n draws of weight 1/n, without gradient in the weights; no weight for queries without members."""
+        log_weight = torch.full_like(z[..., 0], -math.log(z.shape[-2])).detach()
+        return cls(z, log_weight.masked_fill(~mask.any(-1, keepdim=True), NEG_INF), mask)
+
     def contexts(
         self, memory: Float[Tensor, "*sources T D"], source: Int[Tensor, "*batch"] | None = None
     ) -> Float[Tensor, "*batch K D"]:
@@ -145,11 +152,3 @@ class Mixed(Alignments):
             lead.pop()
         mixed = self.z.to(memory.dtype).flatten(len(lead), -2) @ clean.view(*lead, members, features)
         return mixed.reshape(*self.z.shape[:-1], features)
-
-
-def equal_weights(
-    log_prob: Float[Tensor, "*batch n"], mask: Bool[Tensor, "*batch T"]
-) -> Float[Tensor, "*batch n"]:
-    """Weight 1/n for each of n samples, without gradient; no weight for queries without members."""
-    log_weight = torch.full_like(log_prob, -math.log(log_prob.shape[-1]))
-    return log_weight.detach().masked_fill(~mask.any(-1, keepdim=True), NEG_INF)

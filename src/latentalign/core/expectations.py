@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from jaxtyping import Int
@@ -64,8 +64,23 @@ class ScoreFunction(Expectation):
     def forward(
         self, latent: Latent, over: AlignmentDistribution, draws: Int[Tensor, "*batch n"] | None = None
     ) -> Estimate:
-        drawn = cast(OneHot, over.sample(self.n)) if draws is None else over.at(draws)
-        return score_function(latent, drawn, self.baseline)
+        drawn = self.draw(over) if draws is None else over.at(draws)
+        # A single draw has weight one, so its mean is itself: the fused average saves a pass over the logits.
+        single = drawn.log_weight.shape[-1] == 1
+        reward = latent.mean_log_likelihood(drawn).unsqueeze(-1) if single else latent.log_likelihood(drawn)
+        advantage = (reward - self.baseline(latent, reward)).detach()
+        log_prob = drawn.log_prob.masked_fill(~drawn.present, 0.0)
+        surrogate, value = drawn.expect(reward + advantage * log_prob), drawn.expect(reward)
+        if hasattr(self.baseline, "fit"):
+            surrogate = surrogate + self.baseline.fit(latent, value.detach())
+        return Estimate(value, surrogate, {"advantage": drawn.expect(advantage.abs())})
+
+    def draw(self, over: AlignmentDistribution) -> OneHot:
+        """Weighted draws whose averages are unbiased; override it to draw in another way."""
+        drawn = over.sample(self.n)
+        if not isinstance(drawn, OneHot):
+            raise over.lacks("at", by=type(self).__name__)
+        return drawn
 
 
 class SumAndSample(Expectation):
@@ -98,7 +113,9 @@ class SumAndSample(Expectation):
         value = average.detach()
         b = self.baseline(latent, value.unsqueeze(-1)).detach().squeeze(-1)
         surrogate = average - b * drawn.expect(log_prob)
-        return fit_baseline(latent, self.baseline, value, surrogate, advantage=(value - b).abs())
+        if hasattr(self.baseline, "fit"):
+            surrogate = surrogate + self.baseline.fit(latent, value)
+        return Estimate(value, surrogate, {"advantage": (value - b).abs()})
 
     def top(self, over: AlignmentDistribution) -> Int[Tensor, "*batch k"]:
         """The k most probable members (all of them if there are fewer)."""
@@ -114,31 +131,11 @@ class SumAndSample(Expectation):
         """The enumerated members with their own mass, and the sampled one with the mass of all the rest."""
         top = self.top(over)
         rest = self.rest(over, top)
-        index = torch.cat([top, rest.sample_index(1) if draws is None else draws], -1)
+        index = torch.cat([top, rest.sample(1).index if draws is None else draws], -1)
         log_prob = over.log_prob_of(index)
         left = over.mean.detach().masked_fill(~rest.mask, 0.0).sum(-1, keepdim=True)
         left = left.log().masked_fill(~rest.mask.any(-1, keepdim=True), NEG_INF)
         return OneHot(index, torch.cat([log_prob[..., :-1].detach(), left], -1), log_prob)
-
-
-def score_function(latent: Latent, drawn: OneHot, baseline: Baseline) -> Estimate:
-    """surrogate = E[r + (r - B).detach() log q(z)] over weighted draws."""
-    # A single draw has weight one, so its mean is itself: the fused average saves a pass over the logits.
-    single = drawn.log_weight.shape[-1] == 1
-    reward = latent.mean_log_likelihood(drawn).unsqueeze(-1) if single else latent.log_likelihood(drawn)
-    advantage = (reward - baseline(latent, reward)).detach()
-    log_prob = drawn.log_prob.masked_fill(~drawn.present, 0.0)
-    surrogate, value = drawn.expect(reward + advantage * log_prob), drawn.expect(reward)
-    return fit_baseline(latent, baseline, value, surrogate, advantage=drawn.expect(advantage.abs()))
-
-
-def fit_baseline(
-    latent: Latent, baseline: Baseline, value: Tensor, surrogate: Tensor, *, advantage: Tensor
-) -> Estimate:
-    """The estimate, with the loss of a baseline that learns from E[r] added to its surrogate."""
-    if hasattr(baseline, "fit"):
-        surrogate = surrogate + baseline.fit(latent, value.detach())
-    return Estimate(value, surrogate, {"advantage": advantage})
 
 
 class Pathwise(Expectation):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TypeGuard
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -47,15 +46,3 @@ class FactoredHead(nn.Module, ABC):
         """Logits of every output."""
         logits: Tensor = self.output(self.hidden(self.query_part(query), self.memory_part(context)))
         return logits
-
-
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
-def is_factored(emit: object) -> TypeGuard[FactoredHead]:
-    """Whether a head is exactly its parts and a plain linear layer, so that the fast path may bypass `forward`."""
-    if not isinstance(emit, FactoredHead) or type(emit.output) is not nn.Linear:
-        return False
-    if type(emit).forward is not FactoredHead.forward:
-        return False
-    return not any("forward" in vars(m) or any(vars(m)[h] for h in HOOKS) for m in (emit, emit.output))

@@ -4,8 +4,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latentalign.core.errors import NonFiniteScoresError
-
 NEG_INF = float("-inf")
 
 
@@ -42,27 +40,6 @@ def masked_log_softmax(
     normalizer = log_sum_exp(finite).unsqueeze(-1)
     normalizer = normalizer.masked_fill(normalizer == NEG_INF, 0.0)
     return (finite - normalizer).masked_fill(~mask, NEG_INF)
-
-
-def weighted_sum(
-    weight: Float[Tensor, "*batch K"], value: Float[Tensor, "*batch K"]
-) -> Float[Tensor, "*batch"]:
-    """sum_k w_k v_k; a member of weight zero contributes nothing, even if its value is infinite."""
-    absent = weight == 0
-    return (weight * value.masked_fill(absent, 0.0)).sum(-1)
-
-
-def require_finite_scores(name: str, scores: Tensor, mask: Tensor) -> None:
-    """Raise when a score of an existing member is NaN or +inf (-inf means probability zero)."""
-    if torch.compiler.is_compiling():
-        return
-    bad = (scores.isnan() | (scores == float("inf"))) & mask
-    if bad.any():
-        where = tuple(bad.nonzero()[0].tolist())
-        raise NonFiniteScoresError(
-            f"{name} must be finite or -inf where the mask is True, got {scores[where].item()} at {where} "
-            f"({int(bad.sum())} such of {bad.numel()})"
-        )
 
 
 BLOCK = 64

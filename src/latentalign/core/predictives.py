@@ -12,9 +12,9 @@ from torch import Tensor
 
 from latentalign.core.alignments import Alignments, Mixed
 from latentalign.core.distributions import AlignmentDistribution, Categorical
-from latentalign.core.heads import is_factored
 from latentalign.core.kernels.beam import Beam, certified_log_probs
 from latentalign.core.kernels.certified import certified_marginal
+from latentalign.core.kernels.pairs import is_factored
 from latentalign.core.latent import Latent
 from latentalign.core.registry import Registry
 

@@ -97,52 +97,37 @@ class MLPScore(ProjectedScore):
         return MLPSteps(self.from_query.weight, self.to_score.weight, projected, queries=queries)
 
 
-class BilinearScore(ProjectedScore):
-    """x~' U x_i (Luong et al. 2015)."""
+class DotScore(ProjectedScore):
+    """x~' x_i / sqrt(D) (Vaswani et al. 2017); query and memory have the same size."""
 
-    def __init__(self, query_dim: int, memory_dim: int) -> None:
-        super().__init__()
-        self.from_memory = nn.Linear(memory_dim, query_dim, bias=False)
-
-    def project(self, memory: Float[Tensor, "*any T D"]) -> Float[Tensor, "*any T H"]:
-        """U x_i."""
-        projected: Tensor = self.from_memory(memory)
-        return projected
+    def project(self, memory: Float[Tensor, "*any T D"]) -> Float[Tensor, "*any T Dq"]:
+        """x_i / sqrt(D)."""
+        return memory / math.sqrt(memory.shape[-1])
 
     def scores(
         self, query: Float[Tensor, "*batch Dq"], projected: Float[Tensor, "*#batch T Dq"]
     ) -> Float[Tensor, "*batch T"]:
-        return dot_products(query, projected)
+        """x~' p_i for a projected source p; one matrix product where the queries of an example share its source."""
+        if query.dim() > 1 and projected.dim() == query.dim() + 1 and projected.shape[-3] == 1:
+            return query @ projected.squeeze(-3).transpose(-1, -2)
+        return (query.unsqueeze(-2) @ projected.transpose(-1, -2)).squeeze(-2)
 
     def steps(self, projected: Float[Tensor, "B T Dq"], queries: int) -> ScoreSteps:
         """The scores of a recurrence, with a hand-written backward pass."""
         return DotSteps(projected)
 
 
-class DotScore(ProjectedScore):
-    """x~' x_i / sqrt(D) (Vaswani et al. 2017); query and memory have the same size."""
+class BilinearScore(DotScore):
+    """x~' U x_i (Luong et al. 2015)."""
 
-    def project(self, memory: Float[Tensor, "*any T D"]) -> Float[Tensor, "*any T D"]:
-        """x_i / sqrt(D)."""
-        return memory / math.sqrt(memory.shape[-1])
+    def __init__(self, query_dim: int, memory_dim: int) -> None:
+        super().__init__()
+        self.from_memory = nn.Linear(memory_dim, query_dim, bias=False)
 
-    def scores(
-        self, query: Float[Tensor, "*batch D"], projected: Float[Tensor, "*#batch T D"]
-    ) -> Float[Tensor, "*batch T"]:
-        return dot_products(query, projected)
-
-    def steps(self, projected: Float[Tensor, "B T D"], queries: int) -> ScoreSteps:
-        """The scores of a recurrence, with a hand-written backward pass."""
-        return DotSteps(projected)
-
-
-def dot_products(
-    query: Float[Tensor, "*batch D"], memory: Float[Tensor, "*#batch T D"]
-) -> Float[Tensor, "*batch T"]:
-    """x~' x_i; one matrix product where the queries of an example share its source."""
-    if query.dim() > 1 and memory.dim() == query.dim() + 1 and memory.shape[-3] == 1:
-        return query @ memory.squeeze(-3).transpose(-1, -2)
-    return (query.unsqueeze(-2) @ memory.transpose(-1, -2)).squeeze(-2)
+    def project(self, memory: Float[Tensor, "*any T D"]) -> Float[Tensor, "*any T Dq"]:
+        """U x_i."""
+        projected: Tensor = self.from_memory(memory)
+        return projected
 
 
 @SCORES.register("bilinear")

@@ -19,13 +19,8 @@ class Dropout(nn.Dropout):
     def forward(self, x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         dropped = round(self.p * LEVELS)
         if self.training and x.device.type == "cpu" and not self.inplace and 0 < dropped < LEVELS:
-            return x * noise(x, dropped)
+            words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
+            bits = words.random_(-(2**63), None).view(torch.int16)[: x.numel()]
+            keep = bits >= dropped - LEVELS // 2
+            return x * keep.to(x.dtype).mul_(LEVELS / (LEVELS - dropped)).view(x.shape)
         return super().forward(x)
-
-
-def noise(like: Float[Tensor, "*n"], dropped: int) -> Float[Tensor, "*n"]:
-    """Random factors: 0 with probability dropped / 2^16, otherwise the constant that makes the mean 1."""
-    words = torch.empty(-(-like.numel() // 4), dtype=torch.int64, device=like.device)
-    bits = words.random_(-(2**63), None).view(torch.int16)[: like.numel()]
-    keep = bits >= dropped - LEVELS // 2
-    return keep.to(like.dtype).mul_(LEVELS / (LEVELS - dropped)).view(like.shape)

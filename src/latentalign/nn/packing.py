@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -27,6 +26,8 @@ class Packing:
     """Of each row: its step, and the place of its sequence in the order."""
     place: Int[Tensor, "N"]
     """Of each row: its index in the flattened grid."""
+    starts: Int[Tensor, "S"]
+    """The first row of each step."""
     steps: list[tuple[slice, slice | None]]
     """The rows of each step, and the rows of the same sequences at the previous step."""
 
@@ -37,14 +38,19 @@ class Packing:
         order = mask.sum(1).argsort(descending=True, stable=True)
         alive = mask.index_select(0, order).t()
         step, sequence = alive.nonzero(as_tuple=True)
-        live: list[int] = alive.sum(1).tolist()
+        counts = alive.sum(1)
+        live: list[int] = counts.tolist()
         rows: list[tuple[slice, slice | None]] = []
         start, before = 0, None
         for n in live:
             rows.append((slice(start, start + n), None if before is None else slice(before, before + n)))
             start, before = start + n, start
-        place = order[sequence] * steps + step
-        return cls((batch, steps), order, live, live[0] if live else 0, step, sequence, place, rows)
+        first, starts, place = (
+            live[0] if live else 0,
+            counts.cumsum(0) - counts,
+            order[sequence] * steps + step,
+        )
+        return cls((batch, steps), order, live, first, step, sequence, place, starts, rows)
 
     def pack(self, value: Float[Tensor, "B S D"]) -> Float[Tensor, "N D"]:
         """The rows of a grid, without padding."""
@@ -52,31 +58,22 @@ class Packing:
 
     def unpack(self, value: Float[Tensor, "N D"]) -> Float[Tensor, "B S D"]:
         """The grid of packed rows, with zeros in padding."""
-        return spread(value, self.place, self.shape)
+        grid = value.new_zeros(self.shape[0] * self.shape[1], value.shape[1])
+        return grid.index_copy(0, self.place, value).view(*self.shape, value.shape[1])
 
     def by_step(self, value: Float[Tensor, "N D"]) -> Float[Tensor, "S B D"]:
         """A grid with steps first and sequences sorted by length, with zeros in padding."""
         batch, steps = self.shape
-        return spread(value, self.step * batch + self.sequence, (steps, batch))
+        grid = value.new_zeros(steps * batch, value.shape[1])
+        place = self.step * batch + self.sequence
+        return grid.index_copy(0, place, value).view(steps, batch, value.shape[1])
 
     def reversed_rows(self) -> Int[Tensor, "N"]:
         """The row to read in place of each one to reverse every sequence within its length."""
         lengths = self.sequence.bincount(minlength=self.shape[0])
-        return self._starts()[lengths[self.sequence] - 1 - self.step] + self.sequence
+        return self.starts[lengths[self.sequence] - 1 - self.step] + self.sequence
 
     def before(self) -> Int[Tensor, "M"]:
         """The row of the previous step, for every row except the `first` ones."""
         later = slice(self.first, None)
-        return self._starts()[self.step[later] - 1] + self.sequence[later]
-
-    def _starts(self) -> Int[Tensor, "S"]:
-        live = torch.tensor(self.live, dtype=torch.long, device=self.order.device)
-        return live.cumsum(0) - live
-
-
-def spread(
-    value: Float[Tensor, "N D"], place: Int[Tensor, "N"], shape: tuple[int, int]
-) -> Float[Tensor, "P Q D"]:
-    """A grid with rows at the given places and zeros elsewhere."""
-    grid = value.new_zeros(shape[0] * shape[1], value.shape[1])
-    return grid.index_copy(0, place, value).view(*shape, value.shape[1])
+        return self.starts[self.step[later] - 1] + self.sequence[later]

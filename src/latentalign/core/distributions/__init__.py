@@ -3,7 +3,7 @@
 from latentalign.core.distributions.base import (
     DISTRIBUTIONS,
     AlignmentDistribution,
-    members,
+    check_scores,
     require_count,
 )
 from latentalign.core.distributions.categorical import Categorical
@@ -16,6 +16,6 @@ __all__ = [
     "Categorical",
     "Dirichlet",
     "LogisticNormal",
-    "members",
+    "check_scores",
     "require_count",
 ]

@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latentalign.core.alignments import Alignments, Mixed, OneHot
-from latentalign.core.errors import MissingAbilityError
-from latentalign.core.numerics import NEG_INF, at_least_float32, require_finite_scores
+from latentalign.core.errors import MissingAbilityError, NonFiniteScoresError
+from latentalign.core.numerics import NEG_INF, at_least_float32
 from latentalign.core.registry import Registry
 
 ABILITIES = ("enumerate", "top", "sample", "at", "log_prob_of", "rsample", "relaxed_sample")
@@ -146,10 +146,13 @@ DISTRIBUTIONS: Registry[type[AlignmentDistribution]] = Registry("distribution")
 """Distributions by name; models build any of them from scores."""
 
 
-def members(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Scores in float32 at least, and the mask of the members that exist and whose score is not -inf."""
+def check_scores(scores: Tensor, mask: Tensor | None, name: str = "scores") -> tuple[Tensor, Tensor]:
+    """Scores in float32 at least, and the mask of the members that exist and whose score is not -inf.
+
+    Raises if shapes do not fit, or if a score of an existing member is NaN or +inf.
+    """
     if scores.dim() == 0 or scores.shape[-1] == 0:
-        raise ValueError(f"scores must be (*batch, T) with T >= 1 members, got {tuple(scores.shape)}")
+        raise ValueError(f"{name} must be (*batch, T) with T >= 1 members, got {tuple(scores.shape)}")
     if mask is None:
         mask = torch.ones_like(scores, dtype=torch.bool)
     if mask.dtype != torch.bool:
@@ -158,9 +161,15 @@ def members(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         mask = mask.expand(scores.shape)
     except RuntimeError:
         raise ValueError(
-            f"mask of shape {tuple(mask.shape)} does not broadcast to scores {tuple(scores.shape)}"
+            f"mask of shape {tuple(mask.shape)} does not broadcast to {name} {tuple(scores.shape)}"
         ) from None
-    require_finite_scores("scores", scores, mask)
+    bad = (scores.isnan() | (scores == float("inf"))) & mask
+    if not torch.compiler.is_compiling() and bad.any():
+        where = tuple(bad.nonzero()[0].tolist())
+        raise NonFiniteScoresError(
+            f"{name} must be finite or -inf where the mask is True, got {scores[where].item()} at {where} "
+            f"({int(bad.sum())} such of {bad.numel()})"
+        )
     return at_least_float32(scores), mask & (scores.detach() != NEG_INF)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -9,14 +10,14 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latentalign.core.alignments import Mixed, OneHot, equal_weights
+from latentalign.core.alignments import Mixed, OneHot
 from latentalign.core.distributions.base import (
     DISTRIBUTIONS,
     AlignmentDistribution,
-    members,
+    check_scores,
     require_count,
 )
-from latentalign.core.numerics import NEG_INF, masked_log_softmax, weighted_sum
+from latentalign.core.numerics import NEG_INF, masked_log_softmax
 
 
 @DISTRIBUTIONS.register("categorical")
@@ -35,7 +36,7 @@ class Categorical(AlignmentDistribution):
         cls, scores: Float[Tensor, "*batch T"], mask: Bool[Tensor, "..."] | None = None
     ) -> Categorical:
         """Normalise scores over the members that exist; a score of -inf is a member of probability zero."""
-        scores, mask = members(scores, mask)
+        scores, mask = check_scores(scores, mask)
         return cls(masked_log_softmax(scores, mask), mask)
 
     def where(self, exists: Bool[Tensor, "*batch"]) -> Categorical:
@@ -51,7 +52,8 @@ class Categorical(AlignmentDistribution):
     @property
     def entropy(self) -> Float[Tensor, "*batch"]:
         """-E[log p(z)] in nats."""
-        return -weighted_sum(self.mean, self.log_probs)
+        probs = self.log_probs.exp()
+        return -(probs * self.log_probs.masked_fill(probs == 0, 0.0)).sum(-1)
 
     def detach(self) -> Categorical:
         """The same distribution without gradient."""
@@ -70,24 +72,21 @@ class Categorical(AlignmentDistribution):
         log_prob, index = self.log_probs.topk(k, dim=-1)
         return OneHot(index, masked_log_softmax(log_prob, log_prob > NEG_INF), log_prob)
 
-    def sample_index(self, n: int) -> Int[Tensor, "*batch n"]:
-        """n independent draws (member 0 where there is none)."""
-        require_count("n", n)
-        probs = self.log_probs.detach().exp()
-        if probs.numel() == 0:
-            return torch.zeros(*probs.shape[:-1], n, dtype=torch.long, device=probs.device)
-        flat = probs.masked_fill(~self.mask.any(-1, keepdim=True), 1.0).reshape(-1, probs.shape[-1])
-        return torch.multinomial(flat, n, replacement=True).view(*probs.shape[:-1], n)
-
     def sample(self, n: int) -> OneHot:
-        """n draws of weight 1/n."""
-        return self.at(self.sample_index(n))
+        """n independent draws of weight 1/n; member 0, without weight, for queries without members."""
+        if n < 1:
+            raise ValueError(f"n must be at least 1, got {n}")
+        *batch, members = self.log_probs.shape
+        if self.log_probs.numel() == 0:  # multinomial refuses an empty batch
+            return self.at(torch.zeros(*batch, n, dtype=torch.long, device=self.log_probs.device))
+        probs = self.log_probs.detach().exp().masked_fill(~self.mask.any(-1, keepdim=True), 1.0)
+        return self.at(torch.multinomial(probs.reshape(-1, members), n, replacement=True).view(*batch, n))
 
     def at(self, index: Int[Tensor, "*batch n"]) -> OneHot:
         """Given draws, as if they had been sampled: weight 1/n each, without gradient; no weight if impossible."""
         log_prob = self.log_probs.gather(-1, index)
-        log_weight = equal_weights(log_prob, self.mask).masked_fill(log_prob == NEG_INF, NEG_INF)
-        return OneHot(index, log_weight, log_prob)
+        log_weight = torch.full_like(log_prob, -math.log(log_prob.shape[-1])).detach()
+        return OneHot(index, log_weight.masked_fill(log_prob == NEG_INF, NEG_INF), log_prob)
 
     def log_prob_of(self, index: Int[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
         """log p(z = index)."""
@@ -111,7 +110,7 @@ class Categorical(AlignmentDistribution):
         if straight_through:
             hard = F.one_hot(z.argmax(-1), z.shape[-1]).to(z.dtype).masked_fill(~mask, 0.0)
             z = z + (hard - z).detach()
-        return Mixed(z, equal_weights(z[..., 0], self.mask), self.mask)
+        return Mixed.draws(z, self.mask)
 
     def kl(self, other: AlignmentDistribution) -> Float[Tensor, "*batch"]:
         """KL[self || other]; +inf, without gradient, where other has no mass on a member that self uses.
@@ -119,8 +118,9 @@ class Categorical(AlignmentDistribution):
         Small changes of the scores leave such a divergence infinite, so its gradient is zero.
         """
         # Cut out members of zero mass before the product: 0 * inf has a NaN gradient.
-        used = self.mean > 0
+        probs = self.log_probs.exp()
+        used = probs > 0
         log_other = other.enumerate().log_weight
         impossible = used & (log_other == NEG_INF)
         ours, theirs = (x.masked_fill(~used | impossible, 0.0) for x in (self.log_probs, log_other))
-        return (self.mean * (ours - theirs)).sum(-1).masked_fill(impossible.any(-1), float("inf"))
+        return (probs * (ours - theirs)).sum(-1).masked_fill(impossible.any(-1), float("inf"))

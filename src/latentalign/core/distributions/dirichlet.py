@@ -10,11 +10,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.distributions import Gamma
 
-from latentalign.core.alignments import Mixed, equal_weights
+from latentalign.core.alignments import Mixed
 from latentalign.core.distributions.base import (
     DISTRIBUTIONS,
     AlignmentDistribution,
-    members,
+    check_scores,
     require_count,
 )
 from latentalign.core.numerics import in_float64, masked_log_softmax
@@ -36,7 +36,7 @@ class Dirichlet(AlignmentDistribution):
 
         A score of -inf is a member that does not exist.
         """
-        scores, mask = members(scores, mask)
+        scores, mask = check_scores(scores, mask)
         limit = math.log(1e4)
         return cls(scores.masked_fill(~mask, 0.0).clamp(-limit, limit).exp(), mask)
 
@@ -101,7 +101,7 @@ class Dirichlet(AlignmentDistribution):
         gamma = Gamma(alpha + small, torch.ones_like(alpha), validate_args=False).rsample()
         log_gamma = gamma.clamp_min(torch.finfo(alpha.dtype).tiny).log() + small * log_u / alpha
         z = masked_log_softmax(log_gamma, self.mask.unsqueeze(-2).expand_as(alpha)).exp()
-        return Mixed(z, equal_weights(z[..., 0], self.mask), self.mask)
+        return Mixed.draws(z, self.mask)
 
     def kl(self, other: Dirichlet) -> Float[Tensor, "*batch"]:
         """KL[self || other]; members that do not exist are absent from every lgamma sum."""

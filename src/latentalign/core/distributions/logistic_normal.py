@@ -10,14 +10,14 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from latentalign.core.alignments import Mixed, equal_weights
+from latentalign.core.alignments import Mixed
 from latentalign.core.distributions.base import (
     DISTRIBUTIONS,
     AlignmentDistribution,
-    members,
+    check_scores,
     require_count,
 )
-from latentalign.core.numerics import NEG_INF, at_least_float32, masked_log_softmax, require_finite_scores
+from latentalign.core.numerics import NEG_INF, at_least_float32, masked_log_softmax
 
 
 @DISTRIBUTIONS.register("logistic-normal")
@@ -40,12 +40,12 @@ class LogisticNormal(AlignmentDistribution):
         scale_scores: Float[Tensor, "*batch T"] | None = None,
     ) -> LogisticNormal:
         """mu = scores, sigma = softplus(scale_scores), 1 without them; a score of -inf marks an absent member."""
-        scores, mask = members(scores, mask)
+        scores, mask = check_scores(scores, mask)
         if scale_scores is None:
             scale = torch.ones_like(scores)
         else:
-            require_finite_scores("scale_scores", scale_scores, mask)
-            scale = F.softplus(at_least_float32(scale_scores).masked_fill(~mask, 0.0)).clamp_min(1e-4)
+            scale_scores, _ = check_scores(scale_scores, mask, "scale_scores")
+            scale = F.softplus(scale_scores.masked_fill(~mask, 0.0)).clamp_min(1e-4)
         return cls(scores.masked_fill(~mask, 0.0), scale, mask)
 
     def where(self, exists: Bool[Tensor, "*batch"]) -> LogisticNormal:
@@ -78,7 +78,7 @@ class LogisticNormal(AlignmentDistribution):
         noise = torch.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
         scores = self.loc.unsqueeze(-2) + self.scale.unsqueeze(-2) * noise
         z = masked_log_softmax(scores, self.mask.unsqueeze(-2).expand(shape)).exp()
-        return Mixed(z, equal_weights(z[..., 0], self.mask), self.mask)
+        return Mixed.draws(z, self.mask)
 
     def log_prob(self, z: Float[Tensor, "*batch T"]) -> Float[Tensor, "*batch"]:
         """log density of a mixture, by the same measure as Dirichlet's; -inf on the border of the simplex.

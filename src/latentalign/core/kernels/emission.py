@@ -11,10 +11,10 @@ from torch import Tensor
 
 from latentalign.core.alignments import Alignments
 from latentalign.core.distributions import AlignmentDistribution
-from latentalign.core.heads import Emit, is_factored
+from latentalign.core.heads import Emit
 from latentalign.core.kernels.fused_softmax import fused_average
 from latentalign.core.kernels.likelihood import MAX_LOGITS, target_log_prob
-from latentalign.core.kernels.pairs import HiddenParts, Pairs, check_shapes, check_targets, compact
+from latentalign.core.kernels.pairs import HiddenParts, Pairs, check_targets, is_factored
 from latentalign.core.kernels.pieces import piecewise
 from latentalign.core.latent import Latent
 
@@ -50,7 +50,8 @@ class EmissionLatent(Latent):
         self.emit, self.memory, self.target = emit, memory, target
         self.query_mask, self.max_logits = query_mask, max_logits
         # Averages over more alignments are not fused: the head is not factored, or a query's logits do not fit.
-        self.fused_width = max_logits // emit.output.out_features if is_factored(emit) else 0
+        self.factored = emit if is_factored(emit) else None
+        self.fused_width = max_logits // self.factored.output.out_features if self.factored else 0
 
     def log_likelihood(self, alignments: Alignments) -> Float[Tensor, "*batch K"]:
         """log p(y | x, x~, z_k) for any weighted set of alignments."""
@@ -77,42 +78,33 @@ class EmissionLatent(Latent):
 
     def fuse(self, alignments: Alignments, *, marginal: bool) -> Float[Tensor, "*batch"]:
         """log E[f] (`marginal`) or E[log f] of a factored head, in one pass over the logits."""
-        assert is_factored(self.emit)
+        assert self.factored is not None
         assert self.query is not None
-        check_shapes(self.query, alignments, self.target)
-        pairs = Pairs.of(alignments, self.query_mask)
-        hidden = HiddenParts.of(self.emit, self.query, self.memory, alignments, pairs=pairs)
-        return self.fuse_rows(hidden, alignments, pairs=pairs, marginal=marginal)
-
-    def fuse_rows(
-        self, hidden: HiddenParts | Tensor, alignments: Alignments, *, pairs: Pairs, marginal: bool
-    ) -> Float[Tensor, "*batch"]:
-        """The same for a hidden layer of every pair, computed or still in its parts."""
-        assert is_factored(self.emit)
-        output = self.emit.output
-        used, owner = compact(pairs.query, self.target.numel())
+        output = self.factored.output
+        pairs = Pairs.of(self.query, alignments, target=self.target, query_mask=self.query_mask)
+        borders = pairs.borders(self.max_logits // output.out_features)
         target = self.target.flatten()[pairs.query]
         check_targets(target, output.out_features)
         log_weight = alignments.log_weight.flatten().index_select(0, pairs.slot)
-        borders = query_borders(owner, self.max_logits // output.out_features)
+        parts = HiddenParts.of(self.factored, self.query, self.memory, alignments, pairs=pairs)
         many = len(borders) > 2 and len(target) * output.in_features > MAX_HIDDEN
-        if many and isinstance(hidden, HiddenParts) and hidden.by_row():
+        if many and parts.by_row():
             pieces = group_borders(borders, MAX_HIDDEN // output.in_features)
-            inputs = (hidden.from_query, hidden.from_memory, log_weight, output.weight, output.bias)
-            value = piecewise(PieceAverage(hidden, target, owner, marginal), pieces, inputs)
+            inputs = (parts.from_query, parts.from_memory, log_weight, output.weight, output.bias)
+            value = piecewise(PieceAverage(parts, target, pairs.owner, marginal), pieces, inputs)
         else:
             value = fused_average(
-                hidden.rows() if isinstance(hidden, HiddenParts) else hidden,
+                parts.rows(),
                 output.weight,
                 output.bias,
                 target,
                 log_weight=log_weight,
-                owner=owner,
+                owner=pairs.owner,
                 starts=borders,
                 marginal=marginal,
             )
         out = torch.zeros(self.target.numel(), dtype=value.dtype, device=value.device)
-        return out.index_copy(0, used, value).view(self.target.shape)
+        return out.index_copy(0, pairs.used, value).view(self.target.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,16 +149,3 @@ def group_borders(borders: list[int], rows: int) -> list[list[int]]:
         else:
             groups.append([start, stop])
     return groups or [borders]
-
-
-def query_borders(owner: Int[Tensor, "N"], rows: int) -> list[int]:
-    """Where to cut rows sorted by owner so that no owner is split and no piece has more than `rows` rows."""
-    if len(owner) == 0:
-        return [0]
-    ends = owner.bincount().cumsum(0).tolist()
-    borders, last = [0], 0
-    for end in ends:
-        if end - borders[-1] > rows and last > borders[-1]:
-            borders.append(last)
-        last = end
-    return [*borders, last]

@@ -32,13 +32,6 @@ def aligned(rows: int, like: Tensor, outputs: int) -> Float[Tensor, "rows output
     return like.new_empty(rows, width)[:, :outputs]
 
 
-def room_for(rows: int, hidden: Tensor, weight: Tensor) -> Tensor | None:
-    """One buffer for the logits of every chunk; None if it would not be used."""
-    if hidden.device.type != "cpu" or hidden.dtype != weight.dtype or hidden.element_size() < 4:
-        return None
-    return aligned(rows, hidden, len(weight))
-
-
 def logits_of(
     hidden: Float[Tensor, "n H"],
     weight: Float[Tensor, "V H"],
@@ -57,7 +50,8 @@ class Outputs:
     """The output layer, computed as softmax(h W' + b) = e * boost / (e . boost) with e = exp(h W'), boost = exp(b).
 
     With exp(b) outside the exponent, and no shift unless it is needed, the logits are read or written only four times
-    between the product that makes them and the products that use them.
+    between the product that makes them and the products that use them. `rows` is the largest number of rows of a
+    chunk: the logits of all chunks share one buffer, `room`, if the hidden layer `like` allows that.
     """
 
     LARGEST_BIAS = 60.0
@@ -65,24 +59,27 @@ class Outputs:
     SUMS = (1e-25, 1e30)
     """Sums of exponentials between these limits need no shift."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, *, like: Tensor, rows: int) -> None:
+        in_place = like.device.type == "cpu" and like.dtype == weight.dtype and like.element_size() >= 4
+        self.room = aligned(rows, like, len(weight)) if in_place else None
         self.weight, self.bias, self.boost = weight, bias, None
         if bias is not None and bias.numel():
-            centred = at_least_float32(bias) - at_least_float32(bias).mean()
+            wide = bias.to(torch.promote_types(bias.dtype, torch.float32))
+            centred = wide - wide.mean()
             if float(centred.abs().max()) < self.LARGEST_BIAS:
                 self.bias, self.boost = centred, centred.exp()
         self.added = self.bias if self.boost is None else None
 
     def exponentials(
-        self, hidden: Float[Tensor, "n H"], target: Int[Tensor, "n"] | None, room: Tensor | None
+        self, hidden: Float[Tensor, "n H"], target: Int[Tensor, "n"] | None
     ) -> tuple[Float[Tensor, "n V"], Float[Tensor, "n"], Float[Tensor, "n"] | None]:
         """e of every row up to a factor, its sum with the boost, and log p(target)."""
-        logits, shift = logits_of(hidden, self.weight, room, self.added), None
+        logits, shift = logits_of(hidden, self.weight, self.room, self.added), None
         place = None if target is None else (torch.arange(len(target), device=target.device), target)
         own = None if place is None else logits[place]
         total, safe = self.totals(logits.exp_())
         if not safe:
-            logits = logits_of(hidden, self.weight, room, self.added)
+            logits = logits_of(hidden, self.weight, self.room, self.added)
             shift = logits.amax(1, keepdim=True)
             total, _ = self.totals(logits.sub_(shift).exp_())
         if own is None or target is None:
@@ -106,8 +103,8 @@ class Gradients:
         boost, weight = outputs.boost, outputs.weight
         self.scaled = (weight if boost is None else weight * boost.unsqueeze(1)).to(hidden.dtype)
         self.hidden = torch.empty_like(hidden)
-        self.by_output = torch.zeros_like(at_least_float32(outputs.weight))
-        self.by_bias = None if outputs.bias is None else torch.zeros_like(at_least_float32(outputs.bias))
+        self.by_output = torch.zeros_like(weight, dtype=torch.promote_types(weight.dtype, torch.float32))
+        self.by_bias = None if outputs.bias is None else self.by_output.new_zeros(len(outputs.bias))
 
     def add(self, rows: slice, e: Tensor, total: Tensor, target: Tensor, factor: Tensor) -> None:
         """Add the gradients of a chunk, and overwrite its exponentials.
@@ -163,10 +160,10 @@ class LinearLogProb(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(hidden, weight, bias, target)
         ctx.rows = max(1, max_logits // weight.shape[0])
-        room = room_for(min(ctx.rows, len(target)), hidden, weight)
-        outputs, out = Outputs(weight, bias), at_least_float32(hidden.new_zeros(len(target)))
+        outputs = Outputs(weight, bias, like=hidden, rows=min(ctx.rows, len(target)))
+        out = at_least_float32(hidden.new_zeros(len(target)))
         for rows in chunks(len(target), ctx.rows):
-            log_p = outputs.exponentials(hidden[rows], target[rows], room)[2]
+            log_p = outputs.exponentials(hidden[rows], target[rows])[2]
             assert log_p is not None
             out[rows] = log_p
         return out
@@ -175,11 +172,10 @@ class LinearLogProb(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivatives()
         hidden, weight, bias, target = ctx.saved_tensors
-        outputs = Outputs(weight, bias)
+        outputs = Outputs(weight, bias, like=hidden, rows=min(ctx.rows, len(target)))
         sums = Gradients(hidden, outputs)
-        room = room_for(min(ctx.rows, len(target)), hidden, weight)
         for rows in chunks(len(target), ctx.rows):
-            e, total, _ = outputs.exponentials(hidden[rows], None, room)
+            e, total, _ = outputs.exponentials(hidden[rows], None)
             sums.add(rows, e, total, target[rows], grad[rows].to(e.dtype))
             del e  # free them before the next chunk
         return *sums.all(), None, None
@@ -210,14 +206,14 @@ class FusedAverage(torch.autograd.Function):
         """Rows are sorted by query: `owner` is each row's query; `starts` cuts them at query borders."""
         queries = int(owner[-1]) + 1 if len(owner) else 0
         differentiate = differentiate and any(ctx.needs_input_grad[:4])
-        outputs = Outputs(weight, bias)
+        largest = max((b - a for a, b in pairwise(starts)), default=0)
+        outputs = Outputs(weight, bias, like=hidden, rows=largest)
         sums = Gradients(hidden, outputs) if differentiate else None
-        room = room_for(max((b - a for a, b in pairwise(starts)), default=0), hidden, weight)
         value = log_weight.new_zeros(queries)
         factor, slope = torch.empty_like(log_weight), torch.empty_like(log_weight)
         for start, stop in pairwise(starts):
             rows = slice(start, stop)
-            e, sizes, log_p = outputs.exponentials(hidden[rows], target[rows], room)
+            e, sizes, log_p = outputs.exponentials(hidden[rows], target[rows])
             assert log_p is not None
             first, last = int(owner[start]), int(owner[stop - 1]) + 1
             local = owner[rows] - first
@@ -245,12 +241,12 @@ class FusedAverage(torch.autograd.Function):
             d_weight = d_weight * scale
             d_bias = None if d_bias is None else d_bias * scale
         else:
-            outputs = Outputs(weight, bias)
+            largest = max((b - a for a, b in pairwise(ctx.starts)), default=0)
+            outputs = Outputs(weight, bias, like=hidden, rows=largest)
             again = Gradients(hidden, outputs)
-            room = room_for(max((b - a for a, b in pairwise(ctx.starts)), default=0), hidden, weight)
             for start, stop in pairwise(ctx.starts):
                 rows = slice(start, stop)
-                e, total, _ = outputs.exponentials(hidden[rows], None, room)
+                e, total, _ = outputs.exponentials(hidden[rows], None)
                 again.add(rows, e, total, target[rows], (factor * each)[rows].to(e.dtype))
                 del e
             _, d_weight, d_bias = again.all()
@@ -288,9 +284,8 @@ def linear_log_prob(
     max_logits: int,
 ) -> Float[Tensor, "N"]:
     """log softmax(h W' + b)[y] of every row, at most `max_logits` logits alive at once."""
-    with torch.autocast(
-        hidden.device.type, enabled=False
-    ):  # the inputs fix the precision, forward and backward
+    # The inputs fix the precision, forward and backward.
+    with torch.autocast(hidden.device.type, enabled=False):
         log_p: Tensor = LinearLogProb.apply(hidden, weight, bias, target, max_logits)  # type: ignore[no-untyped-call]
     return log_p
 
@@ -307,11 +302,11 @@ def fused_average(
     marginal: bool,
 ) -> Float[Tensor, "Q"]:
     """log sum_k w_k p_k (`marginal`) or sum_k w_k log p_k per owner, in one pass over the logits."""
-    log_weight = log_weight.to(torch.promote_types(log_weight.dtype, at_least_float32(hidden[:0]).dtype))
+    single_at_least = torch.promote_types(hidden.dtype, torch.float32)
+    log_weight = log_weight.to(torch.promote_types(log_weight.dtype, single_at_least))
     differentiate = torch.is_grad_enabled()  # inside a Function it never is
-    with torch.autocast(
-        hidden.device.type, enabled=False
-    ):  # the inputs fix the precision, forward and backward
+    # The inputs fix the precision, forward and backward.
+    with torch.autocast(hidden.device.type, enabled=False):
         value: Tensor = FusedAverage.apply(  # type: ignore[no-untyped-call]
             hidden, weight, bias, log_weight, target, owner, differentiate, starts, marginal
         )

@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from latentalign.core.alignments import Alignments
-from latentalign.core.heads import Emit, is_factored
+from latentalign.core.heads import Emit
 from latentalign.core.kernels.fused_softmax import chunks, linear_log_prob
-from latentalign.core.kernels.pairs import HiddenParts, Pairs, check_shapes, check_targets, context_rows
+from latentalign.core.kernels.pairs import HiddenParts, Pairs, check_targets, context_rows, is_factored
 from latentalign.core.numerics import at_least_float32, flat_rows
 
 MAX_LOGITS = 2**22
@@ -28,8 +28,7 @@ def target_log_prob(
     max_logits: int = MAX_LOGITS,
 ) -> Float[Tensor, "*batch K"]:
     """log p(y | x, x~, z_k); 0 for absent alignments and masked queries."""
-    check_shapes(query, alignments, target)
-    pairs = Pairs.of(alignments, query_mask)
+    pairs = Pairs.of(query, alignments, target=target, query_mask=query_mask)
     row_target = target.flatten()[pairs.query]
     if is_factored(emit):
         hidden = HiddenParts.of(emit, query, memory, alignments, pairs=pairs).rows()

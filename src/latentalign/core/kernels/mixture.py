@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from latentalign.core.kernels.fused_softmax import Outputs, aligned, chunks, logits_of, room_for
+from latentalign.core.kernels.fused_softmax import Outputs, aligned, chunks, logits_of
 
 
 @torch.no_grad()
@@ -26,9 +26,9 @@ def add_mixture(
     The rows of an owner in a chunk form one bag of embeddings. The weights of the bag include the softmax's divisors.
     """
     size = max(1, max_logits // weight.shape[0])
-    room, outputs = room_for(min(size, len(owner)), hidden, weight), Outputs(weight, bias)
+    outputs = Outputs(weight, bias, like=hidden, rows=min(size, len(owner)))
     for rows in chunks(len(owner), size):
-        e, total, _ = outputs.exponentials(hidden[rows], None, room)
+        e, total, _ = outputs.exponentials(hidden[rows], None)
         share = log_weight[rows].exp().to(e.dtype) / total
         used, counts = owner[rows].unique_consecutive(return_counts=True)
         mixed = weighted_sums(e, share, counts).to(out.dtype)
@@ -66,9 +66,9 @@ def single_log_prob(
     log_weight: Float[Tensor, "N"],
 ) -> None:
     """log w + log softmax(h W' + b) of every row into `out`; no gradient."""
-    outputs, size = Outputs(weight, bias), min(SINGLE_ROWS, len(hidden))
+    outputs, size = Outputs(weight, bias, like=hidden, rows=0), min(SINGLE_ROWS, len(hidden))
     e = aligned(size, out, len(weight))
-    in_place = room_for(0, hidden, weight) is not None
+    in_place = outputs.room is not None
     for rows in chunks(len(hidden), SINGLE_ROWS):
         logits = logits_of(hidden[rows], weight, out[rows] if in_place else None, outputs.added)
         total, safe = outputs.totals(torch.exp(logits, out=e[: len(logits)]))

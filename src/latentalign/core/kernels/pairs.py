@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from latentalign.core.alignments import Alignments
 from latentalign.core.heads import FactoredHead
-from latentalign.core.numerics import flat_rows
+from latentalign.core.numerics import NEG_INF
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def is_factored(emit: object) -> TypeGuard[FactoredHead]:
+    """Whether a head is exactly its parts and a plain linear layer, so that the fast path may bypass `forward`."""
+    if not isinstance(emit, FactoredHead) or type(emit.output) is not nn.Linear:
+        return False
+    if type(emit).forward is not FactoredHead.forward:
+        return False
+    return not any("forward" in vars(m) or any(vars(m)[h] for h in HOOKS) for m in (emit, emit.output))
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,32 +33,46 @@ class Pairs:
     """Position of each pair in the flattened (*batch, K)."""
     query: Int[Tensor, "N"]
     """Query of each pair in the flattened (*batch), ascending."""
+    used: Int[Tensor, "Q"]
+    """The queries that have a pair, ascending."""
+    owner: Int[Tensor, "N"]
+    """Position of each pair's query in `used`."""
 
     @classmethod
-    def of(cls, alignments: Alignments, query_mask: Bool[Tensor, "*batch"] | None = None) -> Pairs:
-        """The pairs of a weighted set of alignments whose query is not masked."""
-        present = alignments.present
+    def of(
+        cls,
+        query: Float[Tensor, "*batch Dq"],
+        alignments: Alignments,
+        *,
+        target: Int[Tensor, "*batch"] | None = None,
+        query_mask: Bool[Tensor, "*batch"] | None = None,
+    ) -> Pairs:
+        """The pairs of queries that are not masked; raises unless query, alignments and target agree on *batch."""
+        batch, weights = query.shape[:-1], alignments.log_weight.shape
+        if weights[:-1] != batch or (target is not None and target.shape != batch):
+            and_target = "" if target is None else f", target (*batch) {tuple(target.shape)}"
+            raise ValueError(
+                f"query, alignments and target must agree on *batch, got query (*batch, Dq) "
+                f"{tuple(query.shape)}, alignments (*batch, K) {tuple(weights)}{and_target}"
+            )
+        present = alignments.log_weight != NEG_INF
         if query_mask is not None:
             present = present & query_mask.unsqueeze(-1)
         slot = present.flatten().nonzero().squeeze(-1)
-        return cls(slot, slot.div(present.shape[-1], rounding_mode="floor"))
+        row = slot.div(weights[-1], rounding_mode="floor")
+        used, owner = row.unique_consecutive(return_inverse=True)
+        return cls(slot, row, used, owner)
 
-
-def compact(rows: Int[Tensor, "N"], total: int) -> tuple[Int[Tensor, "M"], Int[Tensor, "N"]]:
-    """The distinct rows in ascending order, and the position of every row among them."""
-    used = torch.zeros(total, dtype=torch.bool, device=rows.device)
-    used[rows] = True
-    return used.nonzero().squeeze(-1), (used.cumsum(0) - 1)[rows]
-
-
-def context_rows(
-    alignments: Alignments, memory: Tensor, pairs: Pairs, source: Tensor | None = None
-) -> Float[Tensor, "N D"]:
-    """X z for every pair."""
-    flat = alignments.flat_index(memory, source)
-    if flat is not None:
-        return memory.flatten(0, -2).index_select(0, flat.flatten()[pairs.slot])
-    return alignments.contexts(memory, source).flatten(0, -2).index_select(0, pairs.slot)
+    def borders(self, rows: int) -> list[int]:
+        """Where to cut the pairs so that no query is split and no piece of several queries has more than `rows`."""
+        if len(self.owner) == 0:
+            return [0]
+        borders, last = [0], 0
+        for end in self.owner.bincount().cumsum(0).tolist():
+            if end - borders[-1] > rows and last > borders[-1]:
+                borders.append(last)
+            last = end
+        return [*borders, last]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,16 +98,17 @@ class HiddenParts:
         source: Tensor | None = None,
     ) -> HiddenParts:
         """The parts that the pairs need."""
-        used, query_place = compact(pairs.query, query.shape[:-1].numel())
-        from_query = head.query_part(flat_rows(query).index_select(0, used))
-        flat = alignments.flat_index(memory, source)
+        flat, place = alignments.flat_index(memory, source), None
         if flat is None:
-            contexts = alignments.contexts(memory, source).flatten(0, -2)
-            from_memory = head.memory_part(contexts.index_select(0, pairs.slot))
-            return cls(head, from_query, query_place, from_memory, None)
-        used, place = compact(flat.flatten()[pairs.slot], memory.shape[:-1].numel())
-        from_memory = head.memory_part(memory.flatten(0, -2).index_select(0, used))
-        return cls(head, from_query, query_place, from_memory, place)
+            contexts = alignments.contexts(memory, source).flatten(0, -2).index_select(0, pairs.slot)
+        else:  # a row of memory that several pairs select is computed once
+            selected = flat.flatten()[pairs.slot]
+            used = torch.zeros(memory.shape[:-1].numel(), dtype=torch.bool, device=memory.device)
+            used[selected] = True
+            contexts = memory.flatten(0, -2).index_select(0, used.nonzero().squeeze(-1))
+            place = (used.cumsum(0) - 1)[selected]
+        queries = query.reshape(query.shape[:-1].numel(), query.shape[-1]).index_select(0, pairs.used)
+        return cls(head, head.query_part(queries), pairs.owner, head.memory_part(contexts), place)
 
     def by_row(self) -> bool:
         """Whether rows can be computed and freed piece by piece."""
@@ -96,15 +123,14 @@ class HiddenParts:
         )
 
 
-def check_shapes(query: Tensor, alignments: Alignments, target: Tensor | None = None) -> None:
-    """Raise unless query, alignments and target agree on *batch."""
-    batch, weights = query.shape[:-1], alignments.log_weight.shape
-    if weights[:-1] != batch or (target is not None and target.shape != batch):
-        and_target = "" if target is None else f", target (*batch) {tuple(target.shape)}"
-        raise ValueError(
-            f"query, alignments and target must agree on *batch, got query (*batch, Dq) {tuple(query.shape)}, "
-            f"alignments (*batch, K) {tuple(weights)}{and_target}"
-        )
+def context_rows(
+    alignments: Alignments, memory: Tensor, pairs: Pairs, source: Tensor | None = None
+) -> Float[Tensor, "N D"]:
+    """X z for every pair."""
+    flat = alignments.flat_index(memory, source)
+    if flat is not None:
+        return memory.flatten(0, -2).index_select(0, flat.flatten()[pairs.slot])
+    return alignments.contexts(memory, source).flatten(0, -2).index_select(0, pairs.slot)
 
 
 def check_targets(target: Int[Tensor, "N"], outputs: int) -> None:

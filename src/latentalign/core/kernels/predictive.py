@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from latentalign.core.alignments import Alignments
-from latentalign.core.heads import Emit, FactoredHead, is_factored
+from latentalign.core.heads import Emit, FactoredHead
 from latentalign.core.kernels.fused_softmax import aligned, chunks
 from latentalign.core.kernels.likelihood import MAX_LOGITS, count_outputs
 from latentalign.core.kernels.mixture import add_mixture, single_log_prob
-from latentalign.core.kernels.pairs import HiddenParts, Pairs, check_shapes, compact, context_rows
+from latentalign.core.kernels.pairs import HiddenParts, Pairs, context_rows, is_factored
 from latentalign.core.numerics import NEG_INF, at_least_float32, flat_rows
 
 LOG_SPACE_BUFFERS = 6
@@ -36,8 +36,7 @@ def predictive_log_prob(
     `max_logits` numbers are in memory at once, and V for each query that they belong to (with gradient, a few rows
     of V per chunk).
     """
-    check_shapes(query, alignments)
-    pairs = Pairs.of(alignments)
+    pairs = Pairs.of(query, alignments)
     if not is_factored(emit):
         rows = flat_rows(query).index_select(0, pairs.query), context_rows(alignments, memory, pairs, source)
         outputs = count_outputs(emit, flat_rows(query)[:1], memory.flatten(0, -2)[:1])
@@ -98,7 +97,7 @@ def average_probabilities(
 ) -> Float[Tensor, "*batch V"] | None:
     """The same in probability space, without gradient, for decoding; None if that would underflow."""
     batch = alignments.log_weight.shape[:-1]
-    used, owner = compact(pairs.query, batch.numel())
+    used, owner = pairs.used, pairs.owner
     log_weight = alignments.log_weight.flatten()[pairs.slot]
     weight, bias = head.output.weight, head.output.bias
     found = aligned(len(used), at_least_float32(hidden[:0]), head.output.out_features)

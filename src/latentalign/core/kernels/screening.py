@@ -12,9 +12,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latentalign.core.alignments import OneHot
-from latentalign.core.heads import is_factored
 from latentalign.core.kernels.emission import EmissionLatent
-from latentalign.core.kernels.fused_softmax import linear_log_prob
+from latentalign.core.kernels.fused_softmax import fused_average, linear_log_prob
 from latentalign.core.kernels.pairs import HiddenParts, Pairs, check_targets
 from latentalign.core.latent import Latent
 from latentalign.core.numerics import NEG_INF, at_least_float32
@@ -39,7 +38,7 @@ class Screen(Protocol):
 
 def screen_of(latent: Latent, shortlist: int) -> Screen:
     """The screened bound if the head is factored, else f <= 1."""
-    if isinstance(latent, EmissionLatent) and is_factored(latent.emit) and latent.target.numel():
+    if isinstance(latent, EmissionLatent) and latent.factored is not None and latent.target.numel():
         return HeadScreen(latent, shortlist)
     return PlainScreen(latent)
 
@@ -68,14 +67,13 @@ class HeadScreen:
     def __init__(self, latent: EmissionLatent, shortlist: int) -> None:
         self.latent, self.shortlist = latent, shortlist
         assert latent.query is not None
-        assert is_factored(latent.emit)
+        assert latent.factored is not None
         everything = latent.prior.enumerate()
-        pairs = Pairs.of(everything, latent.query_mask)
-        parts = HiddenParts.of(latent.emit, latent.query, latent.memory, everything, pairs=pairs)
-        self.hidden, self.output, self.pairs = parts.rows(), latent.emit.output, pairs
-        self.target = latent.target.flatten()[
-            pairs.query
-        ]  # padding has no pair, so its targets do not matter
+        pairs = Pairs.of(latent.query, everything, query_mask=latent.query_mask)
+        parts = HiddenParts.of(latent.factored, latent.query, latent.memory, everything, pairs=pairs)
+        self.hidden, self.output, self.pairs = parts.rows(), latent.factored.output, pairs
+        # Padding has no pair, so its targets do not matter.
+        self.target = latent.target.flatten()[pairs.query]
         check_targets(self.target, self.output.out_features)
         row = torch.zeros(everything.log_weight.numel(), dtype=torch.long, device=pairs.slot.device)
         row[pairs.slot] = torch.arange(len(pairs.slot), device=row.device)
@@ -114,13 +112,26 @@ class HeadScreen:
         return counts.topk(min(self.shortlist, int((counts > 0).sum()))).indices
 
     def log_marginal(self, alignments: OneHot) -> Tensor:
+        latent, output = self.latent, self.output
         row = self.row.gather(-1, alignments.index)
-        width = int(alignments.present.sum(-1).max())
-        if width * self.output.out_features <= self.latent.max_logits:
-            pairs = Pairs.of(alignments, self.latent.query_mask)
-            hidden = self.hidden.index_select(0, row.flatten()[pairs.slot])
-            return self.latent.fuse_rows(hidden, alignments, pairs=pairs, marginal=True)
-        return alignments.log_expect_exp(self.evaluate(row, alignments.present, self.hidden))
+        most = latent.max_logits // output.out_features
+        if int(alignments.present.sum(-1).max()) > most:
+            return alignments.log_expect_exp(self.evaluate(row, alignments.present, self.hidden))
+        assert latent.query is not None
+        pairs = Pairs.of(latent.query, alignments, query_mask=latent.query_mask)
+        hidden = self.hidden.index_select(0, row.flatten()[pairs.slot])
+        value = fused_average(
+            hidden,
+            output.weight,
+            output.bias,
+            latent.target.flatten()[pairs.query],
+            log_weight=alignments.log_weight.flatten().index_select(0, pairs.slot),
+            owner=pairs.owner,
+            starts=pairs.borders(most),
+            marginal=True,
+        )
+        out = torch.zeros(latent.target.numel(), dtype=value.dtype, device=value.device)
+        return out.index_copy(0, pairs.used, value).view(latent.target.shape)
 
     def log_likelihood(self, index: Tensor, exists: Tensor) -> Tensor:
         return self.evaluate(self.row.gather(-1, index), exists, self.hidden.detach())

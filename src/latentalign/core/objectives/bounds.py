@@ -97,26 +97,32 @@ class ExpectedLikelihood(Objective):
         super().__init__()
         self.expectation = expectation
         self.distribution = distribution or expectation.distribution
+        self.abilities = frozenset(expectation.abilities)
         kind = DISTRIBUTIONS[self.distribution]
-        kind.require(*expectation.abilities, by=f"{type(self).__name__}({type(expectation).__name__})")
+        self.check(kind)
         self.predict = "exact" if kind.supports("enumerate") else "sample:100"
 
-    def expect(self, latent: Latent, over: AlignmentDistribution, draws: Tensor | None) -> Estimate:
-        """E[log f] under a distribution."""
-        expectation = self.expectation
-        over.require(*expectation.abilities, by=f"{type(self).__name__}({type(expectation).__name__})")
-        if draws is None:
-            return expectation(latent, over)
-        if not expectation.takes_draws:
-            raise TypeError(f"{type(expectation).__name__} samples no members, so it takes no draws")
-        return expectation(latent, over, draws)
+    def check(self, kind: AlignmentDistribution | type[AlignmentDistribution]) -> None:
+        """Raise if a distribution lacks an ability that the expectation needs."""
+        by = f"{type(self).__name__}({type(self.expectation).__name__})"
+        kind.require(*self.expectation.abilities, by=by)
+
+    def expect_from(self, latent: Latent, over: AlignmentDistribution, draws: Tensor) -> Estimate:
+        """The expectation estimated from given draws."""
+        if not self.expectation.takes_draws:
+            raise TypeError(f"{type(self.expectation).__name__} samples no members, so it takes no draws")
+        return self.expectation(latent, over, draws)
 
 
 class Hard(ExpectedLikelihood):
     """E_p[log f(x, z)], the Jensen bound (hard attention; Xu et al. 2015)."""
 
     def forward(self, latent: Latent, draws: Int[Tensor, "*batch n"] | None = None) -> Estimate:
-        return self.expect(latent, latent.prior, draws)
+        if not self.abilities <= latent.prior.abilities:
+            self.check(latent.prior)
+        if draws is not None:
+            return self.expect_from(latent, latent.prior, draws)
+        return self.expectation(latent, latent.prior)
 
 
 class Variational(ExpectedLikelihood):
@@ -129,9 +135,11 @@ class Variational(ExpectedLikelihood):
         self.kl_weight = kl_weight
 
     def forward(self, latent: Latent, draws: Int[Tensor, "*batch n"] | None = None) -> Estimate:
-        inferred = latent.require_inferred("variational attention")
-        fit = self.expect(latent, inferred, draws)
-        kl = inferred.kl(latent.prior)
+        q = latent.require_inferred("variational attention")
+        if not self.abilities <= q.abilities:
+            self.check(q)
+        fit = self.expectation(latent, q) if draws is None else self.expect_from(latent, q, draws)
+        kl = q.kl(latent.prior)
         terms = {**fit.terms, "log_likelihood": fit.value, "kl": kl}
         # An infinite divergence of weight zero must not count, and 0 * inf is NaN.
         surrogate = fit.surrogate - self.kl_weight * kl if self.kl_weight else fit.surrogate

@@ -274,22 +274,20 @@ class Batch:
     """Positions in the corpus; none in a batch that only keeps a process busy."""
     external: Float[Tensor, "B S T"] | None = None
     """log q of another aligner, where the recipe has one."""
+    queries: int = field(init=False)
+    """Number of target tokens, </s> included."""
+    examples: int = field(init=False)
+    """Number of sentence pairs."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "queries", int(self.target_mask.sum()))
+        object.__setattr__(self, "examples", len(self.index))
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on a device."""
-        tensors = (getattr(self, f.name) for f in fields(self))
+        tensors = (getattr(self, f.name) for f in fields(self) if f.init)
         moved: list[Any] = [None if tensor is None else tensor.to(device) for tensor in tensors]
         return Batch(*moved)
-
-    @property
-    def queries(self) -> int:
-        """Number of target tokens, </s> included."""
-        return int(self.target_mask.sum())
-
-    @property
-    def examples(self) -> int:
-        """Number of sentence pairs."""
-        return len(self.index)
 
 
 def collate(corpus: Corpus, indices: np.ndarray | Sequence[int]) -> Batch:

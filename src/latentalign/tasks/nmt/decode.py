@@ -94,7 +94,7 @@ class DecodeStep:
     def __call__(self, tokens: Int[Tensor, "n"], state: State) -> tuple[Float[Tensor, "n V"], State]:
         model, sentence = self.model, state["sentence"]
         memory, mask, projected = self.of_hypotheses(sentence)
-        words = model.embed_target(tokens)
+        words = model.dropout(model.target_embedding(tokens))
         query, scores, after = model.decoder.step(words, self.unpack(state), memory, projected, mask=mask)
         choice = NextWord(
             model.prior(query, scores, memory, mask=mask),

@@ -116,19 +116,9 @@ class TranslationModel(nn.Module):
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -config.init, config.init)
 
-    def embed_source(self, tokens: Int[Tensor, "*n"]) -> Float[Tensor, "*n E"]:
-        """Word embeddings of the source, with dropout."""
-        embedded: Tensor = self.dropout(self.source_embedding(tokens))
-        return embedded
-
-    def embed_target(self, tokens: Int[Tensor, "*n"]) -> Float[Tensor, "*n E"]:
-        """Word embeddings of the target, with dropout."""
-        embedded: Tensor = self.dropout(self.target_embedding(tokens))
-        return embedded
-
     def encode(self, source: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
         """x_1..x_T, the members of the source."""
-        memory: Tensor = self.encoder(self.embed_source(source), mask)
+        memory: Tensor = self.encoder(self.dropout(self.source_embedding(source)), mask)
         return memory
 
     def prior(
@@ -148,43 +138,33 @@ class TranslationModel(nn.Module):
         memory = self.encode(batch.source, batch.source_mask)
         previous = batch.target.roll(1, dims=1)
         previous[:, 0] = BOS
-        queries, scores = self.decoder(
-            self.embed_target(previous), batch.target_mask, memory, mask=batch.source_mask
-        )
-        mask = pair_mask(batch)
+        words = self.dropout(self.target_embedding(previous))
+        queries, scores = self.decoder(words, batch.target_mask, memory, mask=batch.source_mask)
+        mask = batch.target_mask.unsqueeze(2) & batch.source_mask.unsqueeze(1)
         shared = memory.unsqueeze(1)
         return LatentChoice(
             self.prior(queries, scores, shared, mask=mask),
             self.head,
             queries,
             shared,
-            infer=None if self.inference is None else partial(self.infer, batch, mask),
+            infer=partial(self.infer, batch, mask),
             max_logits=self.config.max_logits,
         )
 
     def infer(
         self, batch: Batch, mask: Bool[Tensor, "B S T"], target: Int[Tensor, "B S"]
-    ) -> AlignmentDistribution:
-        """q(z; x, x~, y) from the inference network."""
-        assert self.inference is not None
-        scores = self.inference(
-            self.embed_source(batch.source),
-            batch.source_mask,
-            self.embed_target(target),
-            target_mask=batch.target_mask,
-        )
+    ) -> AlignmentDistribution | None:
+        """q(z; x, x~, y) from the links of another aligner or the inference network; None without either."""
+        if batch.external is not None:
+            return self.distribution.from_scores(batch.external.to(self.head.output.weight), mask)
+        if self.inference is None:
+            return None
+        source = self.dropout(self.source_embedding(batch.source))
+        words = self.dropout(self.target_embedding(target))
+        scores = self.inference(source, batch.source_mask, words, target_mask=batch.target_mask)
         return self.distribution.from_scores(scores[0], mask, *scores[1:])
 
     def latent(self, batch: Batch) -> EmissionLatent:
-        """The latent choices with the batch's target observed; q from another aligner, or from the network."""
-        inferred = None
-        if batch.external is not None:
-            scores = batch.external.to(self.head.output.weight)
-            inferred = self.distribution.from_scores(scores, pair_mask(batch))
+        """The latent choices with the batch's target observed."""
         choice: LatentChoice = self(batch)
-        return choice.observe(batch.target, inferred)
-
-
-def pair_mask(batch: Batch) -> Bool[Tensor, "B S T"]:
-    """True where both the target position and the source position exist."""
-    return batch.target_mask.unsqueeze(2) & batch.source_mask.unsqueeze(1)
+        return choice.observe(batch.target)
