@@ -274,19 +274,20 @@ class Batch:
     """Positions in the corpus; none in a batch that only keeps a process busy."""
     external: Float[Tensor, "B S T"] | None = None
     """log q of another aligner, where the recipe has one."""
-    queries: int = field(init=False)
-    """Number of target tokens, </s> included."""
+    queries: int = -1
+    """Number of target tokens, </s> included; counted unless it is passed."""
     examples: int = field(init=False)
     """Number of sentence pairs."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "queries", int(self.target_mask.sum()))
+        if self.queries < 0:
+            object.__setattr__(self, "queries", int(self.target_mask.sum()))
         object.__setattr__(self, "examples", len(self.index))
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on a device."""
-        tensors = (getattr(self, f.name) for f in fields(self) if f.init)
-        moved: list[Any] = [None if tensor is None else tensor.to(device) for tensor in tensors]
+        values = (getattr(self, f.name) for f in fields(self) if f.init)
+        moved: list[Any] = [value.to(device) if isinstance(value, Tensor) else value for value in values]
         return Batch(*moved)
 
 
