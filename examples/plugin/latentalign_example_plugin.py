@@ -19,7 +19,7 @@ from latentalign import (
     ProjectedScore,
     objective,
 )
-from latentalign.core.distributions import members
+from latentalign.core.distributions import check_scores
 
 NEG_INF = float("-inf")
 
@@ -68,7 +68,7 @@ class Sparsemax(Categorical):
 
     @classmethod
     def from_scores(cls, scores: Tensor, mask: Tensor | None = None) -> Sparsemax:
-        scores, mask = members(scores, mask)
+        scores, mask = check_scores(scores, mask)
         scores = scores.masked_fill(~mask, -1e9)
         ordered = scores.sort(-1, descending=True).values
         count = torch.arange(1, scores.shape[-1] + 1, device=scores.device)

@@ -236,7 +236,9 @@ def test_a_batch_moves_as_a_whole():
     batch = collate(corpus_of([(1, 2)]), [0])
     assert batch.to("meta").external is None
     batch = dataclasses.replace(batch, external=torch.zeros(1, 3, 1)).to("meta")
-    assert all(tensor.device.type == "meta" for tensor in vars(batch).values())
+    tensors = [value for value in vars(batch).values() if isinstance(value, torch.Tensor)]
+    assert len(tensors) == 6 and all(tensor.device.type == "meta" for tensor in tensors)
+    assert (batch.queries, batch.examples) == (3, 1)
 
 
 def test_no_pairs_make_a_batch_without_rows():
