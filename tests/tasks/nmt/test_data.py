@@ -237,7 +237,8 @@ def test_a_batch_moves_as_a_whole():
     assert batch.to("meta").external is None
     batch = dataclasses.replace(batch, external=torch.zeros(1, 3, 1)).to("meta")
     tensors = [value for value in vars(batch).values() if isinstance(value, torch.Tensor)]
-    assert len(tensors) == 6 and all(tensor.device.type == "meta" for tensor in tensors)
+    assert len(tensors) == 6
+    assert all(tensor.device.type == "meta" for tensor in tensors)
     assert (batch.queries, batch.examples) == (3, 1)
 
 
