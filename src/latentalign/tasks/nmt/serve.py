@@ -1,4 +1,4 @@
-"""Translating and aligning behind a page."""
+"""A web application that translates and aligns."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from latentalign.web.server import Predict, Request, make_application
 
 Line = Annotated[str, StringConstraints(max_length=2000)]
 MOST = 100
-"""Sentences of one request."""
+"""Most sentences of one request."""
 CELLS = 50_000
 """Of the alignment matrices of one request: its target subwords times their source subwords."""
 
 
 class TranslateRequest(Request):
-    """Sentences to translate; what is not given is as in the run's recipe."""
+    """Sentences to translate; settings that are not given are those of the run's recipe."""
 
     source: list[Line] = Field(max_length=MOST)
     predict: Predict | None = None
@@ -34,7 +34,7 @@ class TranslateRequest(Request):
 
 
 class SentencePair(Request):
-    """A sentence and a translation of it, by whomever."""
+    """A sentence and a translation of it."""
 
     source: Line
     target: Line
@@ -47,7 +47,7 @@ class AlignRequest(Request):
 
 
 def build_app(trained: TrainedTranslator, title: str) -> FastAPI:
-    """A translation model, its page at `/`."""
+    """A web application around a translation model, with its page at `/`."""
     objective = trained.config.objective.name
     about = {
         "title": title, "task": "translation", "objective": objective, "predict": trained.objective.predict,

@@ -1,4 +1,4 @@
-"""Answering questions about pictures behind a page."""
+"""A web application that answers questions about pictures."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from latentalign.web.pages import Page, region_viewer, render
 from latentalign.web.server import Predict, Request, make_application
 
 LISTED = 1000
-"""Pictures whose numbers are told."""
+"""Most pictures whose ids are listed."""
 
 
 class AnswerRequest(Request):
-    """A question about a picture. Regions are looked at given an answer: the likeliest, unless another is named."""
+    """A question about a picture. Regions are shown given the likeliest answer, unless another one is named."""
 
     image_id: int
     question: Annotated[str, StringConstraints(max_length=2000)]
@@ -35,25 +35,68 @@ class AnswerRequest(Request):
     top: int = Field(5, ge=1, le=100)
 
 
+class AnswerService:
+    """Answers questions about the pictures of one features file, which is opened once."""
+
+    def __init__(self, trained: TrainedAnswerer, *, features: Path | None, images: Path | None) -> None:
+        """Features and pictures that are not given are those of the last split of the run's data."""
+        if images is not None and not images.is_dir():
+            raise InputError(f"{images}: expected a folder of pictures")
+        split = trained.config.data.test or trained.config.data.valid
+        folder = images or split.images
+        split = split.model_copy(update={"features": features or split.features})
+        self.trained, self.vocabulary = trained, trained.vocabulary
+        self.words = set(trained.vocabulary.words)
+        self.corpus = open_questions(trained, [], split)
+        self.known = set(self.corpus.features.image_ids.tolist())
+        self.pictures = find_pictures(folder) if folder is not None and folder.is_dir() else {}
+
+    @property
+    def image_ids(self) -> list[int]:
+        """Pictures that can be asked about; if there are picture files, only those with one."""
+        return sorted(self.pictures.keys() & self.known) or sorted(self.known)
+
+    def check(self, asked: AnswerRequest) -> None:
+        """Raise if a request cannot be answered."""
+        if not words(asked.question):
+            raise InputError("question: there is no word in it")
+        if asked.answer is not None and self.vocabulary.answer(asked.answer) is None:
+            raise InputError(f"answer: {asked.answer!r} is not among the answers that the model can give")
+        if asked.image_id not in self.known:
+            raise InputError(f"image_id: there are no features of image {asked.image_id}")
+
+    @torch.no_grad()
+    def answer(self, asked: AnswerRequest) -> dict[str, Any]:
+        """The likeliest answers and the probabilities of regions, with the answers that each would give."""
+        predictive = parse_predictive(asked.predict or self.trained.objective.predict)
+        batch = self.corpus.question_batch(Question(0, asked.image_id, asked.question))
+        log_probs = answer_log_probs(self.trained, batch.to(self.trained.device), predictive)
+        likeliest = log_probs[0].double().exp().topk(min(asked.top, log_probs.shape[-1]))
+        answers = [
+            {"answer": self.vocabulary.answers[i], "probability": p}
+            for i, p in zip(likeliest.indices.tolist(), likeliest.values.tolist(), strict=True)
+        ]
+        best = str(answers[0]["answer"])
+        given = best if asked.answer is None else asked.answer
+        batch.target.fill_(self.vocabulary.answer(given) or 0)
+        look = {
+            "image_id": asked.image_id, "question": asked.question, "predicted": best, "given": given,
+            "gold": [], "pictured": asked.image_id in self.pictures,
+            **describe_regions(self.trained, batch)[0],
+        }  # fmt: skip
+        unknown = [word for word in dict.fromkeys(words(asked.question)) if word not in self.words]
+        return {"answers": answers, "unknown_words": unknown, "look": look}
+
+
 def build_app(
     trained: TrainedAnswerer, title: str, *, features: Path | None = None, images: Path | None = None
 ) -> FastAPI:
-    """A question answering model, its page at `/`. Features and pictures not given are those of the last split."""
-    if images is not None and not images.is_dir():
-        raise InputError(f"{images}: expected a folder of pictures")
-    split = trained.config.data.test or trained.config.data.valid
-    split = split.model_copy(
-        update={"features": features or split.features, "images": images or split.images}
-    )
-    corpus = open_questions(trained, [], split)
-    known = corpus.features.image_ids
-    pictures = find_pictures(split.images) if split.images is not None and split.images.is_dir() else {}
-    ids = sorted(pictures.keys() & set(known.tolist())) or sorted(known.tolist())
-    objective, vocabulary = trained.config.objective.name, trained.vocabulary
-    seen_words = set(vocabulary.words)
+    """A web application around a question answering model, with its page at `/`."""
+    service = AnswerService(trained, features=features, images=images)
+    objective, ids = trained.config.objective.name, service.image_ids
     about = {
         "title": title, "task": "question answering", "objective": objective,
-        "predict": trained.objective.predict, "answers": len(vocabulary.answers),
+        "predict": trained.objective.predict, "answers": len(trained.vocabulary.answers),
         "pictures": len(ids), "image_ids": ids[:LISTED],
     }  # fmt: skip
     summary = f"Trained with the objective {objective}, predicting with {trained.objective.predict}"
@@ -63,36 +106,14 @@ def build_app(
     @app.get("/api/pictures/{image_id}")
     def picture(image_id: int) -> Response:
         """A picture, if there is a file of it."""
-        path = pictures.get(image_id)
+        path = service.pictures.get(image_id)
         return FileResponse(path) if path is not None and path.is_file() else Response(status_code=404)
 
     @app.post("/api/answer")
     def answer(asked: AnswerRequest) -> dict[str, Any]:
-        """The likeliest answers with their probabilities; regions with theirs, and what would be said of each."""
-        asked_words = words(asked.question)
-        if not asked_words:
-            raise InputError("question: there is no word in it")
-        if asked.answer is not None and vocabulary.answer(asked.answer) is None:
-            raise InputError(f"answer: {asked.answer!r} is not among the answers that the model can give")
-        if asked.image_id not in known:
-            raise InputError(f"image_id: there are no features of image {asked.image_id}")
-        predict = parse_predictive(asked.predict or trained.objective.predict)
-        with app.state.model, torch.no_grad():
-            batch = corpus.question_batch(Question(0, asked.image_id, asked.question))
-            shares = answer_log_probs(trained, batch.to(trained.device), predict)[0].double().exp()
-            likeliest = shares.topk(min(asked.top, len(shares)))
-            found = [
-                {"answer": vocabulary.answers[i], "probability": p}
-                for i, p in zip(likeliest.indices.tolist(), likeliest.values.tolist(), strict=True)
-            ]
-            given = str(found[0]["answer"]) if asked.answer is None else asked.answer
-            batch.target.fill_(vocabulary.answer(given) or 0)
-            seen = describe_regions(trained, batch)[0]
-        look = {
-            "image_id": asked.image_id, "question": asked.question, "predicted": found[0]["answer"],
-            "given": given, "gold": [], "pictured": asked.image_id in pictures, **seen,
-        }  # fmt: skip
-        unknown = [word for word in dict.fromkeys(asked_words) if word not in seen_words]
-        return {"answers": found, "unknown_words": unknown, "look": look}
+        """The likeliest answers, and the regions that the model looks at."""
+        service.check(asked)
+        with app.state.model:
+            return service.answer(asked)
 
     return app
