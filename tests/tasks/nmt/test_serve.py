@@ -88,7 +88,7 @@ def test_segmented_text_is_aligned_by_its_pieces(trained, tmp_path):
     kind = TokenizerConfig(kind="segmented")
     tokenizer = Tokenizer.learn(kind, tmp_path / "text", tmp_path / "text")
     segmented = replace(
-        trained, tokenizer=tokenizer, config=trained.config.model_copy(update={"tokenizer": kind})
+        trained, vocabulary=tokenizer, config=trained.config.model_copy(update={"tokenizer": kind})
     )
     one = Translation("lower", 0.0, 0.0, tuple(tokenizer.encode_target("low@@ er").ids))
     assert describe_translation(segmented, one) == {
