@@ -43,10 +43,10 @@ class PositionScore(ProjectedScore):
 
 
 SCORES = {
-    "mlp": lambda: MLPScore(4, 4, 6),
-    "bilinear": lambda: BilinearScore(4, 4),
+    "mlp": lambda: MLPScore(5, 4, 6),
+    "bilinear": lambda: BilinearScore(5, 4),
     "dot": DotScore,
-    "a user's": lambda: CosineScore(4, 4),
+    "a user's": lambda: CosineScore(5, 4),
     "without a query": PositionScore,
 }
 
@@ -59,7 +59,8 @@ EVERY = words_of(LENGTHS["even"])
 
 
 def decoder(layers, dropout=0.0, score="mlp"):
-    return AttentionDecoder(3, 4, layers, memory_dim=4, score=SCORES[score](), dropout=dropout).double()
+    size = 4 if score == "dot" else 5  # queries and members differ in size wherever the score allows it
+    return AttentionDecoder(3, size, layers, memory_dim=4, score=SCORES[score](), dropout=dropout).double()
 
 
 def inputs():

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from latentalign.tasks.registry import AnyTask
 
 
+ABILITIES = ("translate", "align", "answer")
+"""Commands that use a trained model and that only some tasks have, each named as the method behind it."""
+
+
 def load_run(
     run: Path, *, device: str = "cpu", double: bool = False, ability: str | None = None
 ) -> tuple[AnyTask, Trained[Any, Any, Any]]:
@@ -30,8 +34,10 @@ def require_ability(task: AnyTask, ability: str, subject: str) -> None:
 
     if not hasattr(task, ability):
         able = " or ".join(other.title for other in TASKS.values() if hasattr(other, ability))
+        own = " or ".join(f"`latentalign {name}`" for name in ABILITIES if hasattr(task, name))
+        remedy = f"; use {own}" if own and ability in ABILITIES else ""
         command = ability.replace("_", "-")
-        raise InputError(f"{subject}: `latentalign {command}` works for {able}; this is {task.title}")
+        raise InputError(f"{subject}: `latentalign {command}` works for {able}; this is {task.title}{remedy}")
 
 
 def given_options(task: AnyTask, **options: Any) -> dict[str, Any]:

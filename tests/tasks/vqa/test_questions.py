@@ -238,8 +238,12 @@ def test_damaged_files_are_refused_and_the_place_named(write, data, expected):
 
 def test_a_missing_file_is_named(tmp_path):
     for read in READERS.values():
-        for path in (tmp_path / "absent", tmp_path, "no\0name"):
-            with pytest.raises(InputError, match=r"no such file|is a directory"):
+        for path, message in (
+            (tmp_path / "absent", "no such file"),
+            (tmp_path, "is a directory"),
+            ("no\0name", "no such file"),
+        ):
+            with pytest.raises(InputError, match=message):
                 read(path)
 
 

@@ -223,4 +223,4 @@ def test_a_run_is_diagnosed_and_reported_and_translates_nothing(trained_run, tmp
     assert "Where variational-sample looks" in page.read_text()
     done = subprocess.run([*base, "translate", str(trained_run)], capture_output=True, input=b"")
     assert done.returncode == 2
-    assert b"cannot translate" in done.stderr
+    assert b"this is question answering; use `latentalign answer`" in done.stderr

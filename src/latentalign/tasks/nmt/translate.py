@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from latentalign.core.predictives import Predictive, parse_predict
+from latentalign.core.predictives import Predictive
 from latentalign.errors import InputError
 from latentalign.search import BeamSearch, Hypothesis
+from latentalign.tasks.likelihoods import parse_predictive
 from latentalign.tasks.nmt.align import Pair, align_in_order, alignment_record, group_by_size
 from latentalign.tasks.nmt.decode import Translator
 from latentalign.tasks.nmt.links import WordAlignment
@@ -115,8 +116,8 @@ def translate_lines(
 
 def choose_predictive(trained: TrainedTranslator, how: str) -> Predictive:
     """A predictive inference by name, if the model's distribution supports it."""
+    found = parse_predictive(how)
     try:
-        found = parse_predict(how)
         found.check(trained.model.distribution)
     except (ValueError, TypeError) as error:
         raise InputError(f"{trained.config.objective.name}: {error}") from None
