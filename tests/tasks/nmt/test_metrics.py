@@ -105,7 +105,9 @@ def test_soft_and_relaxed_runs_have_null_where_nothing_exists(demo_files, tmp_pa
             assert result["aer_posterior"] is None
             assert result["predict"] == "sample:100"
             for how in ("exact", "kmax:5", "certified:0.01"):
-                with pytest.raises(InputError, match=r"relaxed: predicting with .* needs `(enumerate|top)`.*sample:N"):
+                with pytest.raises(
+                    InputError, match=r"relaxed: predicting with .* needs `(enumerate|top)`.*sample:N"
+                ):
                     list(
                         translate_lines(
                             TRANSLATION.load(tmp_path / name), ["Hund"], TranslationSettings(predict=how)
