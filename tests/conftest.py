@@ -1,4 +1,4 @@
-"""Shape annotations are checked while the tests run; research data is found or skipped."""
+"""Fixtures of all tests: checked shapes, a fixed seed, research data, a browser and a server."""
 
 import html
 import json
@@ -9,34 +9,55 @@ import socket
 import subprocess
 import threading
 import time
-import urllib.error
-import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
 import jaxtyping
 import pytest
-from jaxtyping import install_import_hook
 
-with install_import_hook("latentalign", "beartype.beartype"):
-    import latentalign.api  # noqa: F401
+from support.client import Client
 
-import torch
+# Shapes are checked in the modules that declare them. Nothing is imported here: the process that only
+# distributes tests to workers would otherwise spend seconds on torch before the workers can start.
+CHECKED = [f"latentalign.{name}" for name in ("api", "core", "errors", "nn", "search")]
+jaxtyping.install_import_hook(CHECKED, "beartype.beartype")
 
 DATA = Path(
     os.environ.get("LATENTALIGN_DATA", Path(__file__).resolve().parents[1].parent / "shared" / "data")
 )
 
 
+def pytest_configure(config) -> None:
+    """Let Hypothesis try fewer examples in `make test-fast`, unless a test asks for its own number."""
+    from hypothesis import settings
+
+    settings.register_profile("fast", max_examples=25, deadline=None)
+    settings.register_profile("thorough", deadline=None)
+    settings.load_profile("thorough" if is_thorough(config) else "fast")
+
+
+def is_thorough(config) -> bool:
+    """Whether slow tests run too."""
+    return config.getoption("markexpr") != "not slow"
+
+
+@pytest.fixture(scope="session")
+def thorough(pytestconfig) -> bool:
+    """Whether slow tests run too; `make test-fast` tries fewer random inputs."""
+    return is_thorough(pytestconfig)
+
+
 @pytest.fixture(autouse=True)
 def _seed():
+    import torch
+
     torch.manual_seed(0)
     torch.set_num_threads(1)  # two workers share two cores; a run that was loaded may have asked for more
 
 
 @pytest.fixture
 def unchecked():
-    """For long trainings: shapes are checked in all others, and cost a third of the time."""
+    """Switch off shape checks, which cost a third of the time of a long training run."""
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
@@ -52,7 +73,10 @@ def corpora() -> Path:
 
 @pytest.fixture
 def browse(tmp_path):
-    """What a probe on a page at an address, `<pre id="seen">` of JSON, saw in Chromium; a skip without it."""
+    """Open a page in Chromium and return the JSON that its probe wrote into `<pre id="seen">`.
+
+    The test is skipped if Chromium is not installed.
+    """
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:
         pytest.skip("no Chromium on this machine: install the package chromium")
@@ -68,37 +92,9 @@ def browse(tmp_path):
     return visit
 
 
-class Client:
-    """Asks a server."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-
-    def __call__(self, path: str, body=None) -> tuple[int, bytes]:
-        """Status and content of an answer; a body is posted as JSON."""
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.address + path, data, {"Content-Type": "application/json"})
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                return answer.status, answer.read()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read()
-
-    def found(self, path: str, body=None):
-        status, content = self(path, body)
-        assert status == 200, content
-        return json.loads(content)
-
-    def refused(self, path: str, body) -> str:
-        status, content = self(path, body)
-        assert status == 422, content
-        return json.loads(content)["error"]
-
-
 @pytest.fixture
 def serving():
-    """A context in which an application is served, with its client."""
+    """A context manager that serves an application and gives its client."""
     uvicorn = pytest.importorskip("uvicorn")
 
     @contextmanager

@@ -26,7 +26,18 @@ def outside_of_blocks(page):
     return re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if any(blocks(p))], ids=lambda p: p.name)
+TRAINING_PAGES = ("README.md", "tutorial.md")
+"""Pages whose code trains a model, which takes more than a second."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.name in TRAINING_PAGES else [])
+        for page in PAGES
+        if any(blocks(page))
+    ],
+)
 def test_python_blocks_run_in_order(page, monkeypatch):
     monkeypatch.chdir(ROOT)
     known = [

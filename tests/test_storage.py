@@ -53,6 +53,7 @@ def test_any_damage_to_checked_tensors_is_named(tmp_path):
         damaged.write_bytes(good)
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_the_old_or_the_new_checked_tensors(tmp_path):
     path, killed, n = tmp_path / "model.safetensors", True, 0
     old, new = content(1)["tensors"]["model"], content(2)["tensors"]["model"]

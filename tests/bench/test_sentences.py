@@ -46,6 +46,7 @@ def test_spread_takes_middles_of_equal_parts():
     assert evenly_spaced("ab", 5) == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_the_preset_has_the_sizes_of_its_name():
     preset = PRESETS["multi30k"]
     assert preset.vocabulary == 7900

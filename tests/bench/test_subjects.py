@@ -118,6 +118,7 @@ def test_certified_rows_say_how_many_members_they_visit(toy_run):
     assert "visited" not in training("marginal", TrainedRun(toy_run)).counts()
 
 
+@pytest.mark.slow
 def test_a_run_translates_its_test_sentences_with_its_own_search(toy_run):
     run = TrainedRun(toy_run)
     decoding = Decoding(run, threads=1, sentences=100)

@@ -53,7 +53,7 @@ def test_elbo_and_jensen_are_below_the_marginal(latent):
     assert (jensen_gap(latent) >= -1e-9).all()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(latents())
 def test_importance_weighted_bounds_tighten_with_samples(latent):
     """ELBO <= IWAE(2) <= IWAE(3) <= marginal, each as the mean over all draws."""
@@ -152,7 +152,7 @@ def beam_of(log_prob, sentence, places, last=False):
 @pytest.mark.parametrize("places", [1, 3])
 def test_every_continuation_worth_a_place_is_known_to_the_tolerance(tolerance, places):
     fewer = 0
-    for trial in range(60):
+    for trial in range(15):
         g = torch.Generator().manual_seed(trial)
         sharp = 10 ** (trial % 3)
         n, members, outputs = 7, 12, 9
@@ -172,7 +172,7 @@ def test_every_continuation_worth_a_place_is_known_to_the_tolerance(tolerance, p
         ending = beam_of(beam.log_prob, sentence, places, last=True)
         found, exact, _ = found_and_exact(log_p, f, ending, tolerance)
         assert ((exact - found)[:, 0] <= math.log1p(tolerance) + 1e-12).all()
-    assert fewer > 20
+    assert fewer > 5
 
 
 def test_what_is_left_out_counts_against_the_output_that_it_would_lift_above_all_others():

@@ -51,7 +51,7 @@ def some_alignments(p, kind):
 
 
 @pytest.mark.parametrize("kind", ["enumerate", "top", "sample", "soft", "relaxed"])
-@pytest.mark.parametrize("max_logits", [7, 13, 2**20])
+@pytest.mark.parametrize("max_logits", [13, 2**20])
 @pytest.mark.parametrize("factored", [True, False])
 @pytest.mark.parametrize("batch", [(2, 3), (4,)])
 def test_chunked_emission_matches_dense(kind, max_logits, factored, batch):

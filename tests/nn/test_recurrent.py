@@ -72,6 +72,7 @@ def test_cudnn_layers_have_the_gradients_of_the_loop(dtype, monkeypatch):
         torch.testing.assert_close(library, loop, atol=tolerance, rtol=tolerance)
 
 
+@pytest.mark.slow
 def test_gradients_of_all_weights_are_right():
     stack = LSTMStack(2, 2, 2).double()
     x = torch.randn(3, 3, 2, dtype=torch.float64, requires_grad=True)

