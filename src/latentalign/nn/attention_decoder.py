@@ -20,12 +20,8 @@ from latentalign.nn.dropout import Dropout
 from latentalign.nn.packing import Packing
 from latentalign.nn.recurrent import Cell
 
-
-class DecoderState:
-    """Hidden states and cells of every layer, and the context that the next step is fed: all (n, ...)."""
-
-    def __init__(self, hidden: list[Tensor], cell: list[Tensor], context: Tensor) -> None:
-        self.hidden, self.cell, self.context = hidden, cell, context
+DecoderState = dict[str, Tensor]
+"""`hidden.0`, `cell.0` and so on for every layer, and the `context` that the next step is fed: all (n, ...)."""
 
 
 class AttentionDecoder(nn.Module):
@@ -56,8 +52,9 @@ class AttentionDecoder(nn.Module):
 
     def start(self, n: int, like: Tensor) -> DecoderState:
         """The state before the first word: zeros, as the encoder's state is not passed on."""
-        zeros = [like.new_zeros(n, self.hidden_size) for _ in range(2 * self.layers)]
-        return DecoderState(zeros[: self.layers], zeros[self.layers :], like.new_zeros(n, self.memory_dim))
+        names = [f"{kind}.{layer}" for kind in ("hidden", "cell") for layer in range(self.layers)]
+        state = {name: like.new_zeros(n, self.hidden_size) for name in names}
+        return {**state, "context": like.new_zeros(n, self.memory_dim)}
 
     def forward(
         self,
@@ -103,21 +100,21 @@ class AttentionDecoder(nn.Module):
         mask: Bool[Tensor, "n T"],
     ) -> tuple[Float[Tensor, "n H"], Float[Tensor, "n T"], DecoderState]:
         """Query, scores and next state of one step, for decoding."""
-        gates = self.from_word(words) + self.first(torch.cat([state.context, state.hidden[0]], -1))
-        hidden: list[Tensor] = []
-        cells: list[Tensor] = []
+        gates = self.from_word(words) + self.first(torch.cat([state["context"], state["hidden.0"]], -1))
+        after: DecoderState = {}
+        size = self.hidden_size
         for layer in range(self.layers):
             if layer > 0:
-                below = self.dropout(hidden[-1])
-                gates = self.upper[layer - 1](torch.cat([below, state.hidden[layer]], -1))
-            size = self.hidden_size
+                below = self.dropout(after[f"hidden.{layer - 1}"])
+                gates = self.upper[layer - 1](torch.cat([below, state[f"hidden.{layer}"]], -1))
             i, f, o = gates[:, : 3 * size].sigmoid().chunk(3, -1)
-            cells.append(f * state.cell[layer] + i * gates[:, 3 * size :].tanh())
-            hidden.append(o * cells[-1].tanh())
-        scores = self.score.scores(hidden[-1], projected)
+            cell = f * state[f"cell.{layer}"] + i * gates[:, 3 * size :].tanh()
+            hidden = o * cell.tanh()
+            after[f"hidden.{layer}"], after[f"cell.{layer}"] = hidden, cell
+        scores = self.score.scores(hidden, projected)
         weight = scores.masked_fill(~mask, NEG_INF).softmax(-1)
-        context = (weight.unsqueeze(1) @ memory).squeeze(1)
-        return hidden[-1], scores, DecoderState(hidden, cells, context)
+        after["context"] = (weight.unsqueeze(1) @ memory).squeeze(1)
+        return hidden, scores, after
 
 
 class AttentionLoop(torch.autograd.Function):

@@ -17,7 +17,6 @@ from latentalign.core.kernels.fused_softmax import aligned
 from latentalign.core.kernels.mixture import single_log_prob
 from latentalign.core.numerics import at_least_float32
 from latentalign.core.predictives import Predictive
-from latentalign.nn.attention_decoder import DecoderState
 from latentalign.search import BeamSearch, Hypothesis, State
 from latentalign.tasks.nmt.data import Batch
 from latentalign.tasks.nmt.model import TranslationModel
@@ -77,25 +76,14 @@ class DecodeStep:
         """The state of one hypothesis per sentence."""
         state = self.model.decoder.start(len(self.memory), self.memory)
         sentence = torch.arange(len(self.memory), device=self.memory.device)
-        return {**self.pack(state, sentence), "log_prob": torch.zeros_like(sentence, dtype=torch.float64)}
-
-    def pack(self, state: DecoderState, sentence: Int[Tensor, "n"]) -> State:
-        """A decoder state as tensors whose first dimension is the hypothesis."""
-        hidden = {f"hidden.{i}": h for i, h in enumerate(state.hidden)}
-        cells = {f"cell.{i}": c for i, c in enumerate(state.cell)}
-        return {**hidden, **cells, "context": state.context, "sentence": sentence}
-
-    def unpack(self, state: State) -> DecoderState:
-        """The inverse of `pack`."""
-        layers = range(self.model.decoder.layers)
-        hidden, cell = ([state[f"{kind}.{i}"] for i in layers] for kind in ("hidden", "cell"))
-        return DecoderState(hidden, cell, state["context"])
+        log_prob = torch.zeros_like(sentence, dtype=torch.float64)
+        return {**state, "sentence": sentence, "log_prob": log_prob}
 
     def __call__(self, tokens: Int[Tensor, "n"], state: State) -> tuple[Float[Tensor, "n V"], State]:
         model, sentence = self.model, state["sentence"]
         memory, mask, projected = self.of_hypotheses(sentence)
         words = model.dropout(model.target_embedding(tokens))
-        query, scores, after = model.decoder.step(words, self.unpack(state), memory, projected, mask=mask)
+        query, scores, after = model.decoder.step(words, state, memory, projected, mask=mask)
         choice = NextWord(
             model.prior(query, scores, memory, mask=mask),
             self.head,
@@ -103,11 +91,11 @@ class DecodeStep:
             self.parts,
             source=sentence,
             max_logits=model.config.max_logits,
-            mean_context=after.context if model.distribution.mean_is_softmax else None,
+            mean_context=after["context"] if model.distribution.mean_is_softmax else None,
         )
         known = {name: state[name] for name in ("log_prob", "places", "last")}
         beam = Beam(sentence=sentence, end=EOS, never=(PAD, BOS, EOS), **known)
-        return choice.predict(self.predict, beam), {**self.pack(after, sentence), **known}
+        return choice.predict(self.predict, beam), {**after, "sentence": sentence, **known}
 
     def of_hypotheses(self, sentence: Int[Tensor, "n"]) -> tuple[Tensor, Tensor, Tensor]:
         """Memory, mask and projected memory of each hypothesis, copied only if the hypotheses have changed."""

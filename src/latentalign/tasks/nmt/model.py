@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 from jaxtyping import Bool, Float, Int
 from pydantic import Field, field_validator
@@ -85,11 +85,7 @@ class TranslationModel(nn.Module):
         self.encoder = LSTMStack(
             config.embedding, config.encoder_size, config.encoder_layers, dropout=config.dropout
         )
-        sizes: dict[str, Any] = {
-            "query_dim": config.decoder_size,
-            "memory_dim": memory_dim,
-            "hidden": config.attention_size,
-        }
+        sizes = {"query_dim": config.decoder_size, "memory_dim": memory_dim, "hidden": config.attention_size}
         self.decoder = AttentionDecoder(
             config.embedding,
             config.decoder_size,
