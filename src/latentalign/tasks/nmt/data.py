@@ -35,7 +35,8 @@ ARRAYS = {
     "target.offsets": "<i8",
     "lines": "<i8",
 }
-CHUNK = 20_000
+CHUNK = 50_000
+"""Lines that are encoded at once: a word that is repeated among them is encoded once."""
 Side = Literal["source", "target"]
 Pair = tuple[int, list[int], list[int]]
 
