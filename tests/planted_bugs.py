@@ -1,9 +1,10 @@
 """Plants one bug at a time into a copy of the project and runs the test that must catch it.
 
-    python tests/planted_bugs.py            all bugs (some three minutes on one core)
-    python tests/planted_bugs.py baseline   those whose name contains a word
+    python tests/planted_bugs.py            all bugs: about three minutes on one core
+    python tests/planted_bugs.py baseline   bugs whose name contains a word
 
-A bug counts as caught when the test runs and fails; a test that cannot be run has caught nothing.
+The bugs are listed in tests/support/bugs.py. A bug counts as caught if the test runs and fails. A test
+that cannot be run has caught nothing.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ import shutil
 import sys
 import tempfile
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 
-import beartype  # noqa: F401  (what follows is loaded once here, so that no test has to)
+import beartype  # noqa: F401  (imported once here and shared by all forked processes)
 import pytest
 import scipy.stats  # noqa: F401
 import torch
 import torch._dynamo
+
+from support.bugs import BUGS, Bug
 
 ROOT = Path(__file__).resolve().parents[1]
 FAILED = 1
@@ -29,316 +31,16 @@ FAILED = 1
 NOT_RUN = 99
 
 
-@dataclass(frozen=True)
-class Bug:
-    """A textual change of one file, and the test that must fail for it."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    test: str
-
-
-EXACT = "test_exact.py::test_value_and_gradient_equal_a_loop_over_z"
-SCORE = "test_estimators.py::test_score_function_gradient_is_unbiased"
-PIECES = "test_pieces.py::test_pieces_give_what_the_whole_gives_with_the_same_noise"
-PADDING = "test_padding.py::test_padding_never_matters_bit_for_bit"
-
-BUGS = [
-    Bug(
-        "mask dropped from the softmax",
-        "core/numerics.py",
-        "finite = scores.masked_fill(~mask, NEG_INF)",
-        "finite = scores",
-        "test_distributions.py::test_categorical_agrees_with_torch_on_the_members_that_exist",
-    ),
-    Bug(
-        "a row without members not guarded",
-        "core/numerics.py",
-        "peak = peak.masked_fill(peak == NEG_INF, 0.0)",
-        "pass",
-        "test_support.py::test_a_sum_over_nothing_is_minus_infinity_without_gradient",
-    ),
-    Bug(
-        "padding mask inverted",
-        "nn/attention.py",
-        "exists = ~key_padding",
-        "exists = key_padding",
-        f"{PADDING}[nan-marginal]",
-    ),
-    Bug(
-        "padding multiplied by zero instead of cut out",
-        "nn/attention.py",
-        "memory = memory.masked_fill(~exists.unsqueeze(-1), 0.0)",
-        "memory = memory * exists.unsqueeze(-1)",
-        f"{PADDING}[nan-soft]",
-    ),
-    Bug(
-        "advantage not detached",
-        "core/expectations.py",
-        "advantage = (reward - self.baseline(latent, reward)).detach()",
-        "advantage = reward - self.baseline(latent, reward)",
-        f"{SCORE}[hard-soft-1-<lambda>]",
-    ),
-    Bug(
-        "baseline added instead of subtracted",
-        "core/expectations.py",
-        "advantage = (reward - self.baseline(latent, reward)).detach()",
-        "advantage = (reward + self.baseline(latent, reward)).detach()",
-        "test_baselines.py::test_baselines_reduce_the_variance_of_the_score_function",
-    ),
-    Bug(
-        "baseline looks at its own draw",
-        "core/baselines.py",
-        "return (reward.sum(-1, keepdim=True) - reward) / (n - 1)",
-        "return reward.mean(-1, keepdim=True).expand_as(reward)",
-        f"{SCORE}[hard-leave-one-out-2-<lambda>]",
-    ),
-    Bug(
-        "running mean updated before it answers",
-        "core/baselines.py",
-        "answer = (self.mean / self.seen.clamp_min(1e-12)).to(reward.dtype)",
-        "answer = (self.fit(latent, reward.mean(-1)).sum() * 0 + self.mean / self.seen).to(reward.dtype)",
-        "test_baselines.py::test_running_mean_knows_nothing_of_the_draws_it_answers_for",
-    ),
-    Bug(
-        "learned baseline trains the model",
-        "core/baselines.py",
-        "query = latent.query.detach().to(",
-        "query = latent.query.to(",
-        "test_baselines.py::test_a_learned_baseline_is_fitted_without_touching_the_model",
-    ),
-    Bug(
-        "top-k not renormalised",
-        "core/distributions/categorical.py",
-        "OneHot(index, masked_log_softmax(log_prob, log_prob > NEG_INF), log_prob)",
-        "OneHot(index, log_prob, log_prob)",
-        "test_distributions.py::test_top_k_is_renormalised_and_of_all_positions_is_exact",
-    ),
-    Bug(
-        "weights of the enumeration without gradient",
-        "core/distributions/categorical.py",
-        "OneHot(index.expand(self.log_probs.shape), self.log_probs, self.log_probs)",
-        "OneHot(index.expand(self.log_probs.shape), self.log_probs.detach(), self.log_probs)",
-        f"{EXACT}[True-1-batch1-marginal]",
-    ),
-    Bug(
-        "KL reversed",
-        "core/objectives/bounds.py",
-        "kl = q.kl(latent.prior)",
-        "kl = latent.prior.kl(q)",
-        f"{EXACT}[True-1-batch1-variational-enum]",
-    ),
-    Bug(
-        "KL weight in the reported bound",
-        "core/objectives/bounds.py",
-        "Estimate(fit.value - kl,",
-        "Estimate(fit.value - self.kl_weight * kl,",
-        "test_objectives.py::test_kl_weight_leaves_the_reported_bound_alone",
-    ),
-    Bug(
-        "expectation under the prior instead of q",
-        "core/objectives/bounds.py",
-        "fit = self.expectation(latent, q)",
-        "fit = self.expectation(latent, latent.prior)",
-        f"{EXACT}[True-1-batch1-variational-enum]",
-    ),
-    Bug(
-        "samples weighted 1 instead of 1/n",
-        "core/distributions/categorical.py",
-        "torch.full_like(log_prob, -math.log(log_prob.shape[-1]))",
-        "torch.zeros_like(log_prob)",
-        "test_distributions.py::test_samples_are_members_that_exist_and_weights_have_no_gradient",
-    ),
-    Bug(
-        "log(n) rounded to float32",
-        "core/distributions/categorical.py",
-        "-math.log(log_prob.shape[-1])",
-        "-torch.tensor(float(log_prob.shape[-1])).log().item()",
-        f"{SCORE}[hard-leave-one-out-3-<lambda>]",
-    ),
-    Bug(
-        "sum-and-sample: leftover mass of the wrong members",
-        "core/expectations.py",
-        "left = over.mean.detach().masked_fill(~rest.mask, 0.0)",
-        "left = over.mean.detach().masked_fill(rest.mask, 0.0)",
-        "test_estimators.py::test_sum_and_sample_is_unbiased_where_several_members_are_left[1]",
-    ),
-    Bug(
-        "importance weights without q",
-        "core/objectives/multisample.py",
-        "fixed = (log_prior - drawn.log_prob).masked_fill",
-        "fixed = log_prior.masked_fill",
-        "test_estimators.py::test_rws_tends_to_the_marginal_gradient_with_many_samples",
-    ),
-    Bug(
-        "reweighted wake-sleep forgets log q",
-        "core/objectives/multisample.py",
-        "moving = log_prior + drawn.log_prob",
-        "moving = log_prior",
-        "test_estimators.py::test_rws_moves_q_towards_the_exact_posterior",
-    ),
-    Bug(
-        "equal draws counted once",
-        "core/alignments.py",
-        "return OneHot(self.index, log_sum_exp(weight), self.log_prob)",
-        "return OneHot(self.index, weight.amax(-1), self.log_prob)",
-        "test_estimators.py::test_merging_equal_draws_keeps_every_average",
-    ),
-    Bug(
-        "VIMCO: geometric mean over all draws",
-        "core/objectives/multisample.py",
-        "mean = (log_weight.sum(-1, keepdim=True) - log_weight) / count.clamp_min(1)",
-        "mean = log_weight.mean(-1, keepdim=True).expand_as(log_weight)",
-        "test_estimators.py::test_vimco_gradient_is_unbiased_for_its_own_bound[2]",
-    ),
-    Bug(
-        "posterior without the prior",
-        "core/predictives.py",
-        "joint = everything.log_weight.masked_fill(~prior.mask, 0.0) + latent",
-        "joint = latent",
-        "test_exact.py::test_the_posterior_is_bayes_rule",
-    ),
-    Bug(
-        "certified marginal: tail starts one member late",
-        "core/kernels/certified.py",
-        "rest = ranking.left.gather(-1, plan.visited.clamp",
-        "rest = ranking.left.gather(-1, (plan.visited + 1).clamp",
-        "test_bounds.py::test_certified_marginal_keeps_its_promise",
-    ),
-    Bug(
-        "certified marginal: one member too few",
-        "core/kernels/certified.py",
-        "needed = (ranking.left > allowed).sum(-1).clamp_min(1)",
-        "needed = ((ranking.left > allowed).sum(-1) - 1).clamp_min(1)",
-        "test_certified.py::test_the_certificate_holds_for_every_head",
-    ),
-    Bug(
-        "certified marginal: the unvisited are guessed at the wrong members",
-        "core/kernels/certified.py",
-        "share = torch.zeros_like(share).scatter(-1, order, share)",
-        "share = share.clone()",
-        "test_certified.py::test_the_guess_brings_the_priors_gradient_nearer_and_leaves_all_others[0.05-12]",
-    ),
-    Bug(
-        "certified marginal: the guess is the bound itself",
-        "core/kernels/certified.py",
-        "share = (bound - (slack + value)",
-        "share = (bound - (0 * slack + value)",
-        "test_certified.py::test_the_guess_brings_the_priors_gradient_nearer_and_leaves_all_others[0.05-3]",
-    ),
-    Bug(
-        "screened bound: the target is counted twice",
-        "core/kernels/screening.py",
-        "bound = own - torch.where(listed[self.target], log_sum, torch.logaddexp(own, log_sum))",
-        "bound = own - torch.logaddexp(own, log_sum)",
-        "test_certified.py::test_the_screened_bound_is_above_the_likelihood_and_tightens_with_the_shortlist",
-    ),
-    Bug(
-        "sampled tail without its weight",
-        "core/kernels/certified.py",
-        "weight = (log_prob - plan.log_proposal).masked_fill",
-        "weight = log_prob.masked_fill",
-        "test_certified.py::test_the_sampled_tail_is_unbiased_for_the_likelihood",
-    ),
-    Bug(
-        "certificate and value see two dropout masks",
-        "core/kernels/screening.py",
-        "hidden = self.hidden.index_select(0, row.flatten()[pairs.slot])",
-        "hidden = HeadScreen(self.latent, 0).hidden.index_select(0, row.flatten()[pairs.slot])",
-        "test_certified.py::test_bound_probe_and_value_see_the_same_dropout",
-    ),
-    Bug(
-        "SVI step without the divergence",
-        "core/objectives/svi.py",
-        "return (likelihood - self.kl_weight * divergence)",
-        "return likelihood",
-        "test_estimators.py::test_svi_step_is_the_gradient_of_the_elbo_in_expectation",
-    ),
-    Bug(
-        "one dropout mask for all alignments of a query",
-        "nn/heads.py",
-        "self.dropout(self.activation(query_part + memory_part))",
-        "self.activation(self.dropout(query_part[:1]) + query_part - query_part[:1] + memory_part)",
-        "test_emission.py::test_each_alignment_has_its_own_dropout_mask",
-    ),
-    Bug(
-        "emission forgets the gradient of the bias",
-        "core/kernels/fused_softmax.py",
-        "self.by_bias.addmv_(e.t(), scale)",
-        "pass",
-        "test_emission.py::test_chunked_emission_matches_dense[batch1-True-13-enumerate]",
-    ),
-    Bug(
-        "head's gradient of the last chunk alone",
-        "core/kernels/fused_softmax.py",
-        "self.by_output.addmm_(e.t(), hidden * scale.unsqueeze(1))",
-        "self.by_output = e.t() @ (hidden * scale.unsqueeze(1))",
-        "test_fused_softmax.py::test_fused_averages_of_many_chunks_equal_a_loop_over_z[True-marginal]",
-    ),
-    Bug(
-        "gradient of the last piece alone",
-        "core/kernels/pieces.py",
-        "sums[i] = add_gradient(sums[i], gradient)",
-        "sums[i] = gradient",
-        f"{PIECES}[True-log_marginal]",
-    ),
-    Bug(
-        "pieces computed again with other noise",
-        "core/kernels/pieces.py",
-        "torch.set_rng_state(self.state)",
-        "pass",
-        f"{PIECES}[False-log_marginal]",
-    ),
-    Bug(
-        "fused average assumes that all queries count alike",
-        "core/kernels/fused_softmax.py",
-        "if len(grad) and bool((grad == grad[0]).all()):",
-        "if len(grad):",
-        f"{EXACT}[False-4194304-batch0-marginal]",
-    ),
-    Bug(
-        "Dirichlet's total counts masked members",
-        "core/distributions/dirichlet.py",
-        "total = self.concentration.masked_fill(~self.mask, 0.0).sum(-1, keepdim=True)",
-        "total = self.concentration.sum(-1, keepdim=True)",
-        "test_distributions.py::test_dirichlet_agrees_with_torch_on_the_members_that_exist",
-    ),
-    Bug(
-        "Dirichlet draws below concentration 1 not divided by it",
-        "core/distributions/dirichlet.py",
-        "small * log_u / alpha",
-        "small * log_u",
-        "test_distributions.py::test_dirichlet_pathwise_gradient_agrees_with_quadrature[alpha0]",
-    ),
-    Bug(
-        "Gumbel noise of the wrong sign",
-        "core/distributions/categorical.py",
-        "-torch.empty(shape, dtype=self.log_probs.dtype, device=self.log_probs.device).exponential_().log()",
-        "torch.empty(shape, dtype=self.log_probs.dtype, device=self.log_probs.device).exponential_().log()",
-        "test_estimators.py::test_chi_square_of_the_sampler",
-    ),
-    Bug(
-        "a curvature constant that is too small",
-        "core/diagnostics.py",
-        "SOFTMAX_CURVATURE = 8 / 27",
-        "SOFTMAX_CURVATURE = 4 / 27",
-        "test_diagnostics.py::test_the_softmax_constant_bounds_random_hessians",
-    ),
-]
-
-
-def copied(folder: Path) -> Path:
-    """The project's source and tests in a folder of their own."""
+def copy_project(folder: Path) -> Path:
+    """Copy the source and the tests into a folder and return it."""
     for name in ("src", "tests"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     return folder
 
 
-def pytest_of_copy(project: Path, tests: list[str]) -> None:
-    """In a process of its own: end with pytest's exit code for some tests of the copy."""
+def exit_with_pytest(project: Path, tests: list[str]) -> None:
+    """Run some tests of the copy in this process and end it with pytest's exit code."""
     os.chdir(project)
     sys.path.insert(0, str(project / "src"))
     # No compiled files: two versions of a file may share size and second, and the older would be used.
@@ -355,17 +57,19 @@ def pytest_of_copy(project: Path, tests: list[str]) -> None:
 
 
 def run(project: Path, *tests: str) -> int:
-    """pytest's exit code; torch is loaded once, in this process, and shared by all that are forked from it."""
+    """pytest's exit code, from a forked process that shares the torch imported here."""
     assert "latentalign" not in sys.modules, "each process must import the copy afresh"
-    process = multiprocessing.get_context("fork").Process(target=pytest_of_copy, args=(project, list(tests)))
+    process = multiprocessing.get_context("fork").Process(
+        target=exit_with_pytest, args=(project, list(tests))
+    )
     process.start()
     process.join()
     assert process.exitcode is not None
     return process.exitcode
 
 
-def caught(project: Path, bug: Bug) -> bool:
-    """Whether the named test fails with the bug planted; the file is as before afterwards."""
+def is_caught(project: Path, bug: Bug) -> bool:
+    """Whether the named test fails with the bug planted; the file is restored afterwards."""
     path = project / "src" / "latentalign" / bug.file
     clean = path.read_text(encoding="utf-8")
     if bug.old not in clean:
@@ -378,19 +82,19 @@ def caught(project: Path, bug: Bug) -> bool:
 
 
 def main(words: list[str]) -> int:
-    """Plant every chosen bug, print the table, and answer with 1 when one survived."""
+    """Plant every chosen bug, print the table, and return 1 if one survived."""
     torch.set_num_threads(1)
     chosen = [bug for bug in BUGS if not words or any(word in bug.name for word in words)]
     survivors = 0
     with tempfile.TemporaryDirectory() as folder:
-        project = copied(Path(folder).resolve())
+        project = copy_project(Path(folder).resolve())
         if code := run(project, *dict.fromkeys(bug.test for bug in chosen)):
             raise SystemExit(
                 f"without any bug the named tests must pass in the copy; pytest ended with {code}"
             )
         print("| bug | test that catches it | caught |\n|---|---|---|")
         for bug in chosen:
-            found = caught(project, bug)
+            found = is_caught(project, bug)
             survivors += not found
             print(f"| {bug.name} | `{bug.test}` | {'yes' if found else '**no**'} |", flush=True)
     print(f"\n{len(chosen) - survivors} of {len(chosen)} bugs caught")

@@ -100,11 +100,11 @@ def damages(data: bytes, count: int) -> Iterator[tuple[str, bytes]]:
         yield f"byte {where} flipped", data[:where] + bytes([flipped]) + data[where + 1 :]
 
 
-def refused(reader: Loader, run: Path, path: Path, *words: str) -> Iterator[str]:
-    """What is wrong with how a damaged file is met: it has to be a CheckpointError that names it."""
+def refusal_errors(reader: Loader, run: Path, path: Path, *words: str) -> Iterator[str]:
+    """What is wrong with the response to a damaged file: it must be a CheckpointError that names it."""
     try:
         reader(run)
-        yield "was taken for good"
+        yield "was accepted"
     except CheckpointError as error:
         for word in (str(path), *words):
             if word not in str(error):
@@ -114,7 +114,7 @@ def refused(reader: Loader, run: Path, path: Path, *words: str) -> Iterator[str]
 
 
 def damage(lab: Lab, scale: float) -> Tally:
-    """Every file under a checksum, truncated and flipped at 64 offsets each, read in the process."""
+    """Truncate every file with a checksum and flip bits, at 64 offsets each; read it in this process."""
     tally = lab.tally("a file truncated or a bit flipped", 'refused with its name and "checksum mismatch"')
     run = lab.copy(lab.finished(*OPTIONS))
     for path in covered(run):
@@ -124,11 +124,11 @@ def damage(lab: Lab, scale: float) -> Tally:
             for what, bad in damages(good, fraction(scale, 64)):
                 for reader in readers(run, path):
                     path.write_bytes(bad)
-                    complaints = refused(reader, run, path, "checksum mismatch")
+                    complaints = refusal_errors(reader, run, path, "checksum mismatch")
                     found.append([f"{path.name} {what}, {reader.__name__}: {c}" for c in complaints])
             path.write_bytes(good)
             for reader in readers(run, path):
-                reader(run)  # as it was, it is read again
+                reader(run)  # the restored file is read again
             return found
 
         for complaints in lab.ask(each):
@@ -136,8 +136,8 @@ def damage(lab: Lab, scale: float) -> Tally:
     return tally
 
 
-def commanded(lab: Lab, scale: float) -> Tally:
-    """Three damages of every file, met by the command line."""
+def damage_met_by_commands(lab: Lab, scale: float) -> Tally:
+    """Damage every file in three ways and run the commands that read it."""
     tally = lab.tally("a damaged file met by a command", "ended with 4 and its name, without a traceback")
     whole = lab.finished(*OPTIONS)
     run = lab.copy(whole)
@@ -154,12 +154,12 @@ def commanded(lab: Lab, scale: float) -> Tally:
 
 
 def foreign(lab: Lab, scale: float) -> Tally:
-    """Files that are missing, of another run, of a later version or of another program."""
+    """Use files that are missing, or from another run, a later version or another program."""
     tally = lab.tally(
         "a missing file, one of a later version, of another run or program", "refused with its name"
     )
     whole = lab.finished(*OPTIONS)
-    cases = [*strangers(lab, whole), *absences(whole)]
+    cases = [*foreign_files(lab, whole), *missing_files(whole)]
     step = max(1, len(cases) // fraction(scale, len(cases)))
     for what, change, name, loaders in cases[::-step]:
         run = lab.copy(whole)
@@ -171,14 +171,14 @@ def foreign(lab: Lab, scale: float) -> Tally:
 
 
 Case = tuple[str, Callable[[Path], Any], str, Sequence[Loader]]
-"""What is done to a run, how, the file that has to be named, and by whom if not by all that read it."""
+"""A description, the change to a run, the file that must be named, and the loaders if not all that read it."""
 
 
-def absences(whole: Path) -> Iterator[Case]:
-    """Every file deleted, or replaced by a folder."""
+def missing_files(whole: Path) -> Iterator[Case]:
+    """Each file deleted, or replaced by a folder."""
     for path in covered(whole):
         name = str(path.relative_to(whole))
-        # A training without a tokenizer learns the same again, if it can.
+        # A training run without a tokenizer learns the same one again if it can.
         loaders = [as_model] if name == "tokenizer.json" else []
         yield f"{name} missing", lambda run, name=name: (run / name).unlink(), name, loaders
 
@@ -189,8 +189,8 @@ def absences(whole: Path) -> Iterator[Case]:
         yield f"{name} is a folder", folder, name, loaders
 
 
-def strangers(lab: Lab, whole: Path) -> Iterator[Case]:
-    """Files that are sound, but do not belong here."""
+def foreign_files(lab: Lab, whole: Path) -> Iterator[Case]:
+    """Valid files that do not belong to this run."""
     vocabulary = lab.finished(*OPTIONS, "tokenizer.min_count=3")
     larger = lab.finished(*OPTIONS, "model.head_size=10")
     exact = lab.finished("objective.name=marginal", *OPTIONS[1:])
@@ -250,8 +250,8 @@ class Bomb:
         return os.mkdir, (str(self.marker),)
 
 
-def mend(run: Path, path: Path) -> None:
-    """Make all sums agree with a file, as someone would who knows how."""
+def fix_checksums(run: Path, path: Path) -> None:
+    """Make all checksums match a file, as a skilled attacker would."""
     data = path.read_bytes()
     digest = hashlib.sha256(data).hexdigest()
     if path == Run(run).model:
@@ -269,10 +269,10 @@ def mend(run: Path, path: Path) -> None:
         (Run(run).checkpoint / "current.json").write_bytes(checkpoint._seal(pointer))
 
 
-def pickled(lab: Lab, scale: float) -> Tally:
-    """A pickle, and an archive of torch.save, in place of every file of a run: refused, and never unpickled.
+def pickle_in_place(lab: Lab, scale: float) -> Tally:
+    """Replace every file of a run by a pickle or an archive of torch.save: it is refused and never unpickled.
 
-    The archive comes with sums that fit it, where a file has any.
+    Where a file has a checksum, the archive comes with a matching one.
     """
     tally = lab.tally("a pickle in place of a file", "not run, and refused where the file is read")
     marker, archive = lab.path("marker"), lab.path("archive")
@@ -286,7 +286,7 @@ def pickled(lab: Lab, scale: float) -> Tally:
             path = run / name
             path.write_bytes(payload)
             if kind == "archive":
-                mend(run, path)
+                fix_checksums(run, path)
             for action in commands(lab, run, [loader]):
                 ended = lab.run(action)
                 wrong = [*ended.complaints(4, str(path))] if readers(run, path) else []
@@ -296,7 +296,7 @@ def pickled(lab: Lab, scale: float) -> Tally:
             shutil.rmtree(run)
     pickle.loads(payloads["pickle"])
     if not marker.exists():
-        tally.check(["the payload itself is harmless: nothing was proven"])
+        tally.check(["the payload itself is harmless, so nothing was tested"])
     return tally
 
 
@@ -304,16 +304,18 @@ def pickled(lab: Lab, scale: float) -> Tally:
 
 
 def config(lab: Lab, scale: float) -> Tally:
-    """config.toml damaged: refused, or read as what it was."""
+    """Damage config.toml: it is refused, or read with its original content."""
     tally = lab.tally("config.toml truncated or a bit flipped", "refused with its name, or read as it was")
-    return unchanged(lab, tally, "config.toml", [as_training, as_model], count=fraction(scale, 256))
+    return damage_uncovered_file(
+        lab, tally, "config.toml", [as_training, as_model], count=fraction(scale, 256)
+    )
 
 
 def cache(lab: Lab, scale: float) -> Tally:
-    """Encoded text damaged: encoded anew, or refused."""
+    """Damage encoded text: it is encoded again, or refused."""
     tally = lab.tally("the cache truncated or a bit flipped", "encoded anew to the same batches")
     for name in ("source.ids", "source.offsets", "target.ids", "target.offsets", "lines", "corpus.json"):
-        unchanged(lab, tally, f"cache/train/{name}", [as_training], count=fraction(scale, 32))
+        damage_uncovered_file(lab, tally, f"cache/train/{name}", [as_training], count=fraction(scale, 32))
     return tally
 
 
@@ -324,7 +326,7 @@ STRANGE_LINES = [
 
 
 def metrics(lab: Lab, scale: float) -> Tally:
-    """metrics.jsonl damaged: lines that are whole are kept, training goes on."""
+    """Damage metrics.jsonl: complete lines are kept and training continues."""
     tally = lab.tally("metrics.jsonl truncated or a bit flipped", "read without the lines that are not whole")
     run = lab.copy(lab.finished(*OPTIONS))
     path = Run(run).metrics
@@ -350,8 +352,10 @@ def metrics(lab: Lab, scale: float) -> Tally:
     return tally
 
 
-def unchanged(lab: Lab, tally: Tally, name: str, loaders: Iterable[Loader], *, count: int) -> Tally:
-    """Damages after which a run must be refused with the file's name, or read as what it was."""
+def damage_uncovered_file(
+    lab: Lab, tally: Tally, name: str, loaders: Iterable[Loader], *, count: int
+) -> Tally:
+    """Damage a file without a checksum: it is refused by name, or read with its original content."""
     whole = lab.finished(*OPTIONS)
     run = lab.copy(whole)
     path = run / name

@@ -44,19 +44,19 @@ SAMPLED = "objective.name=variational-sample"
 TESTS = Path(__file__).resolve().parents[1]
 
 
-def gone_on(lab: Lab, out: Path, *options: str, wanted: dict[str, str]) -> Iterable[str]:
-    """What is wrong with a run after `train --resume`; a run that is as it should be is thrown away."""
+def resume_errors(lab: Lab, out: Path, *options: str, wanted: dict[str, str]) -> Iterable[str]:
+    """What is wrong with a run after `train --resume`; a correct run is deleted."""
     ended = lab.run(lab.train(out, *options, flags=["--resume"]))
     found = list(ended.complaints(0))
     if not found:
-        found = list(stands(out, wanted))
+        found = list(state_errors(out, wanted))
     if not found:
         shutil.rmtree(out)
     return found
 
 
-def stands(out: Path, wanted: dict[str, str]) -> Iterable[str]:
-    """What is wrong with where a run stands."""
+def state_errors(out: Path, wanted: dict[str, str]) -> Iterable[str]:
+    """How the state of a run differs from the expected one."""
     try:
         yield from differences(state(out), wanted)
     except LatentAlignError as error:
@@ -76,7 +76,7 @@ def resume(lab: Lab, scale: float) -> Tally:
         first = out / "warm-start" if "training.warm_start_epochs=1" in more else out
         if not CUT <= step_of(first) < at:
             complaints.append(f"the checkpoint is of step {step_of(first)}")
-        complaints += gone_on(lab, out, *options, kept, wanted=wanted)
+        complaints += resume_errors(lab, out, *options, kept, wanted=wanted)
         tally.check(f"{name} {' '.join(more)}: {c}" for c in complaints)
     return tally
 
@@ -90,19 +90,19 @@ def kill(lab: Lab, scale: float) -> Tally:
     chance, count = random.Random(0), fraction(scale, 200)
     while tally.tried < count:
         out, every = lab.path("killed"), f"training.checkpoint_steps={1 + tally.tried % 2}"
-        if not killed_within(lab, lab.train(out, *options, every), chance.uniform(0, duration)):
+        if not kill_after(lab, lab.train(out, *options, every), chance.uniform(0, duration)):
             duration *= 0.98  # it was over before: no moment of the training
             shutil.rmtree(out)
             continue
         if tally.tried % 4 == 3:
             again = lab.train(out, *options, every, flags=["--resume"])
-            killed_within(lab, again, chance.uniform(0, duration))
-        tally.check(gone_on(lab, out, *options, every, wanted=wanted))
+            kill_after(lab, again, chance.uniform(0, duration))
+        tally.check(resume_errors(lab, out, *options, every, wanted=wanted))
     return tally
 
 
-def killed_within(lab: Lab, action: Callable[[], None], delay: float) -> bool:
-    """Whether a child was killed after some seconds; not when it ended by itself before."""
+def kill_after(lab: Lab, action: Callable[[], None], delay: float) -> bool:
+    """Kill a child after some seconds; False if it ended by itself before."""
     child = lab.start(action)
     time.sleep(delay)
     child.kill()
@@ -118,7 +118,7 @@ def instants(lab: Lab, scale: float) -> Tally:
     for n in spread(range(2 * total), fraction(scale, 2 * total)):
         out = lab.path("killed")
         ended = lab.run(struck_at(n, lab.train(out, *options)))
-        complaints = [*ended.complaints(137), *gone_on(lab, out, *options, wanted=wanted)]
+        complaints = [*ended.complaints(137), *resume_errors(lab, out, *options, wanted=wanted)]
         tally.check(
             f"write {n // 2 + 1} of {total}, {'after' if n % 2 else 'before'}: {c}" for c in complaints
         )
@@ -190,7 +190,7 @@ def sigterm(lab: Lab, scale: float) -> Tally:
         last = Run(out).history()[-1]["step"]
         if step_of(out) != last:
             complaints.append(f"step {last} was done, the checkpoint is of step {step_of(out)}")
-        tally.check([*complaints, *gone_on(lab, out, *options, wanted=wanted)])
+        tally.check([*complaints, *resume_errors(lab, out, *options, wanted=wanted)])
     return tally
 
 
@@ -207,7 +207,7 @@ def processes(lab: Lab, scale: float) -> Tally:
             together(lab, ["--resume"], cut, sets, kill=(-1, 0)),
         ]
         wrong = [] if codes[0] == codes[2] == 0 != codes[1] else [f"exit codes {codes}"]
-        tally.check(f"{name}: {c}" for c in (*wrong, *(stands(cut, state(whole)) if not wrong else ())))
+        tally.check(f"{name}: {c}" for c in (*wrong, *(state_errors(cut, state(whole)) if not wrong else ())))
     return tally
 
 

@@ -22,9 +22,9 @@ PROMISES: dict[str, Callable[[Lab, float], Tally]] = {
     "sigterm": interruptions.sigterm,
     "disk": storage.disk,
     "damage": damage.damage,
-    "commands": damage.commanded,
+    "commands": damage.damage_met_by_commands,
     "foreign": damage.foreign,
-    "pickle": damage.pickled,
+    "pickle": damage.pickle_in_place,
     "occupied": refusals.occupied,
     "diverged": refusals.diverged,
     "config": damage.config,
@@ -32,19 +32,19 @@ PROMISES: dict[str, Callable[[Lab, float], Tally]] = {
     "cache": damage.cache,
 }
 LONGEST = ("kill", "processes", "diverged")
-"""These are begun first."""
+"""Promises that take longest and start first."""
 SHOWN = 5
-"""Broken cases of a promise that are printed."""
+"""Largest number of broken cases printed for one promise."""
 MEMORY = Path("/dev/shm")
-"""A kill of a process loses nothing that was written, so runs may as well be in memory."""
+"""Runs may be kept in memory, because killing a process loses nothing that was written."""
 
 
 def main(description: str) -> int:
-    """Run what was asked for; 1 when something is broken."""
+    """Try the chosen promises and return 1 if one is broken."""
     options = parse_options(description)
     began, figures = time.monotonic(), {}
     chosen = sorted(options.only or PROMISES, key=lambda name: name not in LONGEST)
-    # A fresh process for each: children are forked from one that has never computed anything.
+    # Each promise gets a new process, so that children are forked from one that has computed nothing.
     with ProcessPoolExecutor(options.jobs, get_context("spawn"), max_tasks_per_child=1) as pool:
         tasks = [pool.submit(try_promise, name, options, began + 60 * options.minutes) for name in chosen]
         for done in as_completed(tasks):

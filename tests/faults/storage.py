@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from faults.interruptions import gone_on
+from faults.interruptions import resume_errors
 from faults.lab import Ended, Lab, Tally, before_step, die, fraction, spread, state
 from latentalign import storage
 from latentalign.errors import LatentAlignError
@@ -76,7 +76,7 @@ def filled(
     found = [*failed_well(ended), *(intact(out) if out.is_dir() else ())]
     ballast.unlink(missing_ok=True)
     if not found:
-        found += gone_on(lab, out, *OPTIONS, "training.max_steps=6", wanted=wanted)
+        found += resume_errors(lab, out, *OPTIONS, "training.max_steps=6", wanted=wanted)
     shutil.rmtree(out, ignore_errors=True)
     return found
 
