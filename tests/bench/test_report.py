@@ -107,6 +107,7 @@ def test_figures_that_are_no_numbers_are_refused(tmp_path):
         read_result(tmp_path / "absent.json")
 
 
+@pytest.mark.slow
 def test_a_picture_is_drawn(tmp_path):
     draw(RESULT, tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
