@@ -59,7 +59,7 @@ def installed(metadata, monkeypatch):
     for module in ("latentalign_example_plugin", "latentalign_example_task"):
         sys.modules.pop(module, None)
     for registry, entries in before:
-        registry._entries.clear()
+        registry.clear()
         registry._entries.update(entries)
 
 

@@ -245,3 +245,12 @@ def test_logistic_normal_density_at_the_edges():
 def test_a_source_without_positions_is_refused(build, shape, unchecked):
     with pytest.raises(ValueError, match="T >= 1"):
         build(torch.zeros(shape))
+
+
+def test_a_subclass_stays_one_when_it_is_masked_or_detached():
+    class Sharp(Categorical):
+        """A categorical of its own kind."""
+
+    q = Sharp.from_scores(torch.randn(2, 3))
+    assert type(q.where(torch.tensor([True, False]))) is Sharp
+    assert type(q.detach()) is Sharp

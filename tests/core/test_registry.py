@@ -86,3 +86,21 @@ def test_an_entry_point_that_cannot_be_loaded_is_named(monkeypatch: pytest.Monke
         PluginError, match=r"broken = 'package:broken' of group latentalign.scores.*no such thing"
     ):
         list(Registry[int]("score"))
+
+
+def test_a_registry_can_be_cleared_and_filled_again():
+    registry = Registry("thing")
+    registry["a"] = 1
+    registry.clear()
+    assert len(registry) == 0
+    registry["b"] = 2
+    assert list(registry) == ["b"]
+
+
+def test_clearing_the_tasks_ends():
+    from latentalign.tasks.registry import TASKS
+
+    known = dict(TASKS)
+    TASKS.clear()
+    TASKS.update(known)
+    assert set(TASKS) >= {"nmt", "vqa"}

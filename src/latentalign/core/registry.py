@@ -81,6 +81,10 @@ class Registry(MutableMapping[str, T], Generic[T]):
     def __delitem__(self, name: str) -> None:
         del self._entries[name]
 
+    def clear(self) -> None:
+        """Remove every entry; entry points that were loaded are not loaded again."""
+        self._entries.clear()
+
     def __iter__(self) -> Iterator[str]:
         self.load_entry_points()
         return iter(self._entries)

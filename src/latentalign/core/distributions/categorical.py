@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -42,7 +42,7 @@ class Categorical(AlignmentDistribution):
     def where(self, exists: Bool[Tensor, "*batch"]) -> Categorical:
         """The same distribution with no member where a query does not exist."""
         keep = exists.unsqueeze(-1)
-        return Categorical(self.log_probs.masked_fill(~keep, NEG_INF), self.mask & keep)
+        return replace(self, log_probs=self.log_probs.masked_fill(~keep, NEG_INF), mask=self.mask & keep)
 
     @property
     def mean(self) -> Float[Tensor, "*batch T"]:
@@ -57,7 +57,7 @@ class Categorical(AlignmentDistribution):
 
     def detach(self) -> Categorical:
         """The same distribution without gradient."""
-        return Categorical(self.log_probs.detach(), self.mask)
+        return replace(self, log_probs=self.log_probs.detach())
 
     def enumerate(self) -> OneHot:
         """Every member with its probability."""
