@@ -39,11 +39,10 @@ def command(
 
     if layout not in ("pharaoh", "json"):
         raise InputError(f"--format must be one of pharaoh, json, got {layout!r}")
-    pairs = list(read_parallel(source, target))
     task, trained = load_run(run, device=device, double=double, ability="align")
     other = load_run(back, device=device, double=double, ability="align")[1] if back else None
     rule = {"using": using, "threshold": threshold, "at_least": at_least, "symmetrize": method}
-    aligned = task.align(trained, pairs, reverse=other, **rule)
+    aligned = task.align(trained, read_parallel(source, target), reverse=other, **rule)
     if layout == "pharaoh":
         for line in aligned.pharaoh():
             print(line)

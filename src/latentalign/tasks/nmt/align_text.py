@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,7 @@ class AlignedText:
 
 def align_text(
     trained: TrainedTranslator,
-    pairs: TextPairs,
+    text: Iterable[tuple[str, str]],
     *,
     using: str = "posterior",
     threshold: float = 0.0,
@@ -63,10 +63,13 @@ def align_text(
     reverse: TrainedTranslator | None = None,
     symmetrize: str = "grow-diag-final-and",
 ) -> AlignedText:
-    """Align the words of sentence pairs; with a model of the reverse direction, combine both."""
+    """Align the words of sentence pairs; with a model of the reverse direction, combine both.
+
+    The text is read after the options were checked.
+    """
     require_known("--using", using, USING)
     require_known("--symmetrize", symmetrize, tuple(SYMMETRIZE))
-    rule = LinkRule(threshold, at_least)
+    rule, pairs = LinkRule(threshold, at_least), list(text)
     alignments = align_pairs_of_text(trained, pairs, using)
     links = [rule.choose(alignment) for alignment in alignments]
     if reverse is not None:

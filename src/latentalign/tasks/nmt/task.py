@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +104,7 @@ class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
         return TranslationJob(trained, lines, TranslationSettings(**settings))
 
     def align(
-        self, trained: TrainedTranslator, pairs: Sequence[tuple[str, str]], **options: Any
+        self, trained: TrainedTranslator, pairs: Iterable[tuple[str, str]], **options: Any
     ) -> AlignedText:
         """Word alignments of given sentence pairs; the options are those of `align_text`."""
         from latentalign.tasks.nmt.align_text import align_text
