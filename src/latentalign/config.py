@@ -50,6 +50,14 @@ class Recipe:
     table: dict[str, Any]
     folder: Path
 
+    @classmethod
+    def parse(cls, text: str, name: str, folder: Path) -> "Recipe":
+        """A recipe from its text; an InputError if that is not TOML."""
+        try:
+            return cls(name, _parse_toml(text), folder)
+        except ValueError as error:
+            raise InputError(f"{name}: not valid TOML: {error}") from None
+
     def build(self, model: type[T], overrides: Sequence[str] = ()) -> T:
         """The model that the recipe describes, with overrides."""
         table, changed = self.table, []
@@ -61,7 +69,12 @@ class Recipe:
             changed.append(key)
         # Strict: "3" is not a number and 1 is not a truth value. The detour through JSON is needed because
         # strict mode accepts a list for a tuple and text for a path only there.
-        text = _format_json(table, self.name, changed)
+        try:
+            text = json.dumps(table, default=str)
+        except (RecursionError, ValueError):
+            origin = f"{self.name} with --set" if changed else self.name
+            problem = "a number has thousands of digits, or tables are nested too deeply"
+            raise InputError(f"{origin}: {problem}") from None
         try:
             return model.model_validate_json(text, strict=True, context={"folder": self.folder})
         except ValidationError as error:
@@ -72,10 +85,7 @@ class Recipe:
 def read_recipe(recipe: Path | str) -> Recipe:
     """Read a recipe: a file, or the name of a shipped one such as `nmt/demo`."""
     text, folder = _read_text(recipe)
-    try:
-        return Recipe(str(recipe), _parse_toml(text), folder)
-    except ValueError as error:
-        raise InputError(f"{recipe}: not valid TOML: {error}") from None
+    return Recipe.parse(text, str(recipe), folder)
 
 
 def load(recipe: Path | str, model: type[T], overrides: Sequence[str] = ()) -> T:
@@ -159,17 +169,6 @@ def _parse_toml(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-
-
-def _format_json(table: dict[str, Any], recipe: Path | str, changed: list[tuple[str, ...]]) -> str:
-    """A table as JSON; an InputError for huge numbers and deep nesting, which no recipe needs."""
-    try:
-        return json.dumps(table, default=str)
-    except (RecursionError, ValueError):
-        origin = f"{recipe} with --set" if changed else recipe
-        raise InputError(
-            f"{origin}: a number has thousands of digits, or tables are nested too deeply"
-        ) from None
 
 
 # Overrides

@@ -200,9 +200,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     Two files cannot be replaced at once. In between, the checksum file lists the old content and the new one.
     """
     data = encode_tensors(tensors, metadata)
-    sums, line = _checksum_path(path), f"{sha256(data)}  {path.name}\n".encode()
+    sums, line = Path(f"{path}.sha256"), f"{sha256(data)}  {path.name}\n".encode()
     try:
-        previous = b"".join(f"{digest}  {path.name}\n".encode() for digest in _read_checksums(path))
+        previous = b"".join(f"{digest}  {path.name}\n".encode() for digest in _read_checksums(sums))
     except CheckpointError:
         previous = b""
     with explain_write_errors(path.parent, len(data) + len(previous) + len(line)):
@@ -214,9 +214,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and metadata of a file whose bytes are exactly those that `write_tensors` wrote."""
-    data = read_saved(path)
-    if sha256(data) not in _read_checksums(path):
-        raise CheckpointError(f"{path}: checksum mismatch with {_checksum_path(path)}; {RECOVERY}")
+    data, sums = read_saved(path), Path(f"{path}.sha256")
+    if sha256(data) not in _read_checksums(sums):
+        raise CheckpointError(f"{path}: checksum mismatch with {sums}; {RECOVERY}")
     return decode_tensors(path, data), _header(data).get("__metadata__", {})
 
 
@@ -256,14 +256,9 @@ def _header(data: bytes) -> dict[str, Any]:
     return header
 
 
-def _checksum_path(path: Path) -> Path:
-    return path.with_name(path.name + ".sha256")
-
-
-def _read_checksums(path: Path) -> list[str]:
-    """The digests that the checksum file of `path` lists."""
-    sums = _checksum_path(path)
-    raw, line = read_saved(sums), rb"([0-9a-f]{64})  " + re.escape(path.name.encode()) + rb"\n"
+def _read_checksums(sums: Path) -> list[str]:
+    """The digests in a checksum file, all of which belong to the file whose name it extends."""
+    raw, line = read_saved(sums), rb"([0-9a-f]{64})  " + re.escape(sums.stem.encode()) + rb"\n"
     if not re.fullmatch(rb"(?:%b)+" % line, raw):
-        raise CheckpointError(f"{sums}: checksum mismatch (not the sha256 of {path.name}); {RECOVERY}")
+        raise CheckpointError(f"{sums}: checksum mismatch (not the sha256 of {sums.stem}); {RECOVERY}")
     return [digest.decode() for digest in re.findall(line, raw)]

@@ -63,7 +63,7 @@ def test_the_task_is_found_by_name_recipe_and_data():
 
 @pytest.mark.slow
 def test_a_run_names_its_task_and_is_evaluated(run, tmp_path):
-    assert task_of_run(run).name == "digits"
+    assert task_of_run(run)[0].name == "digits"
     assert json.loads((run / "card.json").read_text())["task"] == "digits"
     found = json.loads(output_of("evaluate", run, "--json", "--details", tmp_path / "details.json"))
     assert 1 < found["ppl"] < 20

@@ -34,7 +34,7 @@ def command(
     double: DoubleOption = False,
 ) -> None:
     """Align the words of sentence pairs, one line per pair."""
-    from latentalign.cli.tasks import load_run
+    from latentalign.tasks.registry import load_run
     from latentalign.textfiles import read_parallel
 
     if layout not in ("pharaoh", "json"):

@@ -24,7 +24,7 @@ def command(
     device: DeviceOption = "cpu",
 ) -> None:
     """Answer questions about pictures, in the official results format."""
-    from latentalign.cli.tasks import load_run
+    from latentalign.tasks.registry import load_run
     from latentalign.tasks.vqa.questions import write_results
 
     task, trained = load_run(run, device=device, ability="answer")

@@ -26,10 +26,9 @@ def command(
     """Find shifted lines, leaks, blanks and broken characters before training."""
     from rich.console import Console
 
-    from latentalign.cli.tasks import require_ability
     from latentalign.config import read_recipe
     from latentalign.data.known import materialize
-    from latentalign.tasks.registry import task_of_recipe
+    from latentalign.tasks.registry import require_ability, task_of_recipe
 
     source = read_recipe(recipe)
     task = task_of_recipe(source)

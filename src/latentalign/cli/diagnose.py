@@ -24,9 +24,9 @@ def command(
     as_json: JsonOption = False,
 ) -> None:
     """Measure gaps of bounds, and bias and variance of gradients: a page and JSON."""
-    from latentalign.cli.tasks import load_run
     from latentalign.reproduction.diagnosis_page import diagnosis_page
     from latentalign.storage import write_json
+    from latentalign.tasks.registry import load_run
     from latentalign.web.pages import write_page
 
     task, trained = load_run(run, device=device)

@@ -36,9 +36,9 @@ def command(
     as_json: JsonOption = False,
 ) -> None:
     """Measure likelihoods, bounds, entropies and the scores of the task."""
-    from latentalign.cli.tasks import load_run
     from latentalign.storage import write_text
     from latentalign.tasks.base import EvaluationOptions
+    from latentalign.tasks.registry import load_run
 
     task, trained = load_run(run, device=device, double=double)
     count = sentences if details_file else None

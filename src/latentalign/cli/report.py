@@ -21,9 +21,9 @@ def command(
     device: DeviceOption = "cpu",
 ) -> None:
     """Write one page about runs: figures, training curves and alignments."""
-    from latentalign.cli.tasks import load_run
     from latentalign.reproduction.pages import runs_page
     from latentalign.tasks.base import evaluate_for_page, require_one_task
+    from latentalign.tasks.registry import load_run
     from latentalign.web.pages import require_free, write_page
 
     require_free(out, overwrite=overwrite)

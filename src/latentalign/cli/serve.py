@@ -23,10 +23,10 @@ def command(
     device: DeviceOption = "cpu",
 ) -> None:
     """Serve a page and a JSON interface for one model."""
-    from latentalign.cli.tasks import given_options, load_run
+    from latentalign.tasks.registry import load_run, select_serve_options
     from latentalign.web.server import listen
 
     task, trained = load_run(run, device=device)
-    options = given_options(task, features=features, images=images)
+    options = select_serve_options(task, features=features, images=images)
     app = task.serve(trained, f"latentalign: {run.absolute().name}", options)
     listen(app, host, port, announce=warn)

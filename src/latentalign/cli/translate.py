@@ -31,8 +31,8 @@ def command(
     double: DoubleOption = False,
 ) -> None:
     """Translate standard input to standard output, line by line."""
-    from latentalign.cli.tasks import load_run
     from latentalign.storage import write_text
+    from latentalign.tasks.registry import load_run
     from latentalign.textfiles import decode_lines
 
     task, trained = load_run(run, device=device, double=double, ability="translate")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import torch
 
-from latentalign import config as recipes
+from latentalign.config import Recipe
 from latentalign.core.objectives import Objective
 from latentalign.errors import CheckpointError, InputError
 from latentalign.training.data import V
@@ -63,20 +63,26 @@ class Task(Trainable[C, V, M]):
     serve_options: ClassVar[frozenset[str]] = frozenset()
     """The options of `latentalign serve` that only some tasks have and this one accepts."""
 
-    def recognises(self, recipe: Mapping[str, Any]) -> bool:
-        """Whether a recipe without `task` belongs to this task; the first version wrote such recipes."""
-        return False
-
     @abstractmethod
     def required_file(self, config: C) -> Path:
         """The data file that is written last; without it, the data set is incomplete."""
 
-    def load(self, folder: Path | str, *, device: str = "cpu", double: bool = False) -> Trained[C, V, M]:
-        """The best model of a run; every defect of its files is a CheckpointError."""
+    def load(
+        self,
+        folder: Path | str,
+        *,
+        device: str = "cpu",
+        double: bool = False,
+        recipe: Recipe | None = None,
+    ) -> Trained[C, V, M]:
+        """The best model of a run; every defect of its files is a CheckpointError.
+
+        If you have read the run's recipe before, pass it, so that it is not read again.
+        """
         run = Run(Path(folder))
-        run.require()
+        recipe = recipe or run.read_recipe()
         try:
-            config = recipes.load(run.config, self.recipe)
+            config = recipe.build(self.recipe)
         except InputError as error:
             raise CheckpointError(f"{run.config}: {error}") from None
         vocabulary = self.load_vocabulary(run)
@@ -90,7 +96,7 @@ class Task(Trainable[C, V, M]):
         except RuntimeError as error:
             raise CheckpointError(f"{run.model}: does not fit {run.config}: {error}") from None
         model = (model.double() if double else model.float()).to(usable_device(device)).eval()
-        return Trained(run, config, vocabulary, model, config.objective.build())
+        return Trained(run, config, vocabulary, model, config.objective.prototype)
 
     @abstractmethod
     def evaluate(

@@ -2,9 +2,7 @@
 
 A task is registered with one line, `TASKS["my-task"] = MyTask()`. Packages register theirs through the entry point
 group `latentalign.tasks`. Modules in the environment variable `LATENTALIGN_PLUGINS`, separated by commas, are imported
-first;
-that is useful for a task that is not installed as a package, because it also reaches the processes that `reproduce`
-starts.
+first. Use it for a task that is not installed as a package: it also reaches the processes that `reproduce` starts.
 """
 
 from __future__ import annotations
@@ -12,12 +10,15 @@ from __future__ import annotations
 import os
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from latentalign.config import Recipe, read_recipe, shipped_recipes
 from latentalign.core.registry import Registry, UnknownNameError
 from latentalign.errors import CheckpointError, InputError
 from latentalign.training.run import Run
+
+if TYPE_CHECKING:
+    from latentalign.tasks.base import Trained
 
 PLUGINS = "LATENTALIGN_PLUGINS"
 BUILT_IN = {
@@ -26,6 +27,8 @@ BUILT_IN = {
 }
 DEFAULT = "nmt"
 """The task of a recipe that neither names a task nor is recognised by one."""
+TASK_OF_KEY = {"questions": "vqa"}
+"""The task of a recipe without `task`, by a key of `[data.train]`. The first version wrote such recipes."""
 AnyTask = Any
 """A task of any recipe, vocabulary and model; commands also call methods that only some tasks have."""
 
@@ -67,14 +70,17 @@ def task_named(name: str) -> AnyTask:
 
 
 def task_of_recipe(recipe: Recipe) -> AnyTask:
-    """The task of a recipe: the one it names, else the one that recognises its data, else translation."""
+    """The task of a recipe: the one it names, else the one of its data, else translation."""
     name = recipe.table.get("task")
-    if name is not None:
-        try:
-            return TASKS[str(name)]
-        except UnknownNameError as error:
-            raise InputError(f"{recipe.name}: {error}") from None
-    return next((task for task in TASKS.values() if task.recognises(recipe.table)), TASKS[DEFAULT])
+    if name is None:
+        data = recipe.table.get("data")
+        train = data.get("train") if isinstance(data, dict) else None
+        keys = train if isinstance(train, dict) else ()
+        name = next((TASK_OF_KEY[key] for key in keys if key in TASK_OF_KEY), DEFAULT)
+    try:
+        return TASKS[str(name)]
+    except UnknownNameError as error:
+        raise InputError(f"{recipe.name}: {error}") from None
 
 
 def task_of_data(data: str | None) -> AnyTask:
@@ -90,11 +96,38 @@ def task_of_data(data: str | None) -> AnyTask:
     return task_of_recipe(read_recipe(next((name for name in names if name in shipped), data)))
 
 
-def task_of_run(folder: Path) -> AnyTask:
-    """The task of a run directory; every defect of its recipe is a CheckpointError."""
-    run = Run(folder)
-    run.require()
+def task_of_run(folder: Path) -> tuple[AnyTask, Recipe]:
+    """The task of a run directory, and its recipe; every defect of the recipe is a CheckpointError."""
+    recipe = Run(folder).read_recipe()
     try:
-        return task_of_recipe(read_recipe(run.config))
+        return task_of_recipe(recipe), recipe
     except InputError as error:
-        raise CheckpointError(f"{run.config}: {error}") from None
+        raise CheckpointError(f"{recipe.name}: {error}") from None
+
+
+def load_run(
+    folder: Path, *, device: str = "cpu", double: bool = False, ability: str | None = None
+) -> tuple[AnyTask, Trained[Any, Any, Any]]:
+    """The task and the model of a run; with an `ability`, a task that lacks it is an error."""
+    task, recipe = task_of_run(folder)
+    if ability is not None:
+        require_ability(task, ability, str(folder))
+    return task, task.load(folder, device=device, double=double, recipe=recipe)
+
+
+def require_ability(task: AnyTask, ability: str, subject: str) -> None:
+    """Raise unless a task has the method behind a command that only some tasks have."""
+    if not hasattr(task, ability):
+        able = " or ".join(other.title for other in TASKS.values() if hasattr(other, ability))
+        command = ability.replace("_", "-")
+        raise InputError(f"{subject}: `latentalign {command}` works for {able}; this is {task.title}")
+
+
+def select_serve_options(task: AnyTask, **options: Any) -> dict[str, Any]:
+    """The options of `serve` that are not None; those that the task does not know are an error."""
+    selected = {name: value for name, value in options.items() if value is not None}
+    for name in selected:
+        if name not in task.serve_options:
+            able = " and ".join(other.title for other in TASKS.values() if name in other.serve_options)
+            raise InputError(f"--{name} applies only to {able}; this run is {task.title}")
+    return selected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from pydantic import ConfigDict, model_validator
@@ -21,14 +22,14 @@ class ObjectiveConfig(Section):
     """Name of the objective."""
 
     @model_validator(mode="after")
-    def _known(self) -> ObjectiveConfig:
-        """Refuse names and options that do not exist, naming the nearest that do."""
-        known = OBJECTIVES[self.name].options  # an unknown name raises an error that suggests the nearest one
-        for option in self.options:
-            if option not in known:
-                raise ValueError(f"{self.name} has no option {option!r}{suggest(option, known)}")
+    def _check_options(self) -> ObjectiveConfig:
+        """Refuse names and options that do not exist; the message suggests the nearest ones."""
+        entry = OBJECTIVES[self.name]  # an unknown name raises an error that suggests the nearest one
+        for option in self.model_extra or {}:
+            if option not in entry.options:
+                raise ValueError(f"{self.name} has no option {option!r}{suggest(option, entry.options)}")
         try:
-            DISTRIBUTIONS[self.build().distribution]
+            DISTRIBUTIONS[self.prototype.distribution]
         except TypeError as error:
             raise ValueError(f"{self.name}: {error}") from None
         return self
@@ -38,6 +39,11 @@ class ObjectiveConfig(Section):
         """All keys except the name."""
         return dict(self.model_extra or {})
 
+    @cached_property
+    def prototype(self) -> Objective:
+        """The objective that validation built. It tells what the objective needs; training builds its own."""
+        return self.build()
+
     def build(self) -> Objective:
-        """The objective."""
-        return OBJECTIVES[self.name](**self.options)
+        """A new objective."""
+        return OBJECTIVES[self.name].build(**(self.model_extra or {}))

@@ -10,9 +10,9 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ import torch
 from torch import Tensor
 
 from latentalign import storage
+from latentalign.config import Recipe
 from latentalign.errors import CheckpointError, InputError, StorageError
+from latentalign.textfiles import decode_lines
 from latentalign.training import checkpoint
 
 LOCK_PATIENCE = 15.0
@@ -28,44 +30,20 @@ LOCK_PATIENCE = 15.0
 _SEAL = b"# sha256 of what follows: "
 
 
-@dataclass(frozen=True)
 class Run:
     """The files of a run; each is written completely or not at all."""
 
-    folder: Path
-
-    @property
-    def config(self) -> Path:
-        return self.folder / "config.toml"
-
-    @property
-    def tokenizer(self) -> Path:
-        return self.folder / "tokenizer.json"
-
-    @property
-    def model(self) -> Path:
-        return self.folder / "model.safetensors"
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.folder / "checkpoint"
-
-    @property
-    def metrics(self) -> Path:
-        return self.folder / "metrics.jsonl"
-
-    @property
-    def card(self) -> Path:
-        return self.folder / "card.json"
-
-    @property
-    def cache(self) -> Path:
-        return self.folder / "cache"
-
-    @property
-    def warm_start(self) -> Path:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.config = folder / "config.toml"
+        self.tokenizer = folder / "tokenizer.json"
+        self.model = folder / "model.safetensors"
+        self.checkpoint = folder / "checkpoint"
+        self.metrics = folder / "metrics.jsonl"
+        self.card = folder / "card.json"
+        self.cache = folder / "cache"
+        self.warm_start = folder / "warm-start"
         """The run directory of the training on an easier objective that came first."""
-        return self.folder / "warm-start"
 
     @property
     def warm_start_seconds(self) -> float:
@@ -93,7 +71,7 @@ class Run:
         except OSError as error:
             raise StorageError(f"{self.folder}: cannot be made: {error.strerror or error}") from error
         if self.config.is_file():
-            self.check_config()
+            self.read_config()
         if not (resume and checkpoint.exists(self.checkpoint)):
             self.metrics.unlink(missing_ok=True)  # of a training run that never reached a checkpoint
 
@@ -135,30 +113,37 @@ class Run:
         for folder in (self.checkpoint, self.cache, self.warm_start, *made):
             shutil.rmtree(folder, ignore_errors=True)
 
-    def require(self) -> None:
-        """Raise unless this is a run with a model, finished or interrupted."""
+    def read_recipe(self) -> Recipe:
+        """The recipe of a run with a model, finished or interrupted; every defect is a CheckpointError."""
         if not self.folder.is_dir():
             raise CheckpointError(f"{self.folder}: no such run directory")
         for path in (self.config, self.model):
             if not path.is_file():
                 raise CheckpointError(f"{path}: the file is missing; train it first, or train --resume")
-        self.check_config()
+        content = BytesIO(self.read_config())
+        try:
+            text = "\n".join(decode_lines(content, self.config))
+            return Recipe.parse(text, str(self.config), self.folder.absolute())
+        except InputError as error:
+            raise CheckpointError(f"{self.config}: {error}") from None
 
     def write_config(self, text: str) -> None:
         """Write config.toml, under a line with the checksum of everything that follows."""
         body = b"\n" + text.encode()
         storage.write_bytes(self.config, _SEAL + _sha256(body) + b"\n" + body)
 
-    def check_config(self) -> None:
-        """Raise if config.toml has changed since it was written. Without a checksum, it was written by hand."""
+    def read_config(self) -> bytes:
+        """The bytes of config.toml, unchanged since it was written. Without a checksum, it was written by hand."""
         try:
-            first, _, body = self.config.read_bytes().partition(b"\n")
+            content = self.config.read_bytes()
         except OSError as error:
             raise CheckpointError(f"{self.config}: cannot be read ({error.strerror})") from error
+        first, _, body = content.partition(b"\n")
         if first.startswith(_SEAL) and first != _SEAL + _sha256(body):
             raise CheckpointError(
                 f"{self.config}: checksum mismatch; restore it, or delete its first line if you meant to change it"
             )
+        return content
 
     def save_model(self, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
         """Write the best model."""

@@ -33,7 +33,7 @@ class TranslationSettings:
     """Source tokens beyond which a line is cut."""
 
     def search(self, defaults: SearchConfig) -> BeamSearch:
-        """The beam search they describe."""
+        """The beam search that these settings describe."""
         return BeamSearch(
             beam=defaults.beam if self.beam is None else self.beam,
             length_penalty=defaults.length_penalty if self.length_penalty is None else self.length_penalty,
@@ -65,11 +65,8 @@ class TranslationJob:
         predictive = choose_predictive(trained, settings.predict or trained.objective.predict)
         self.translator = Translator(trained.model, settings.search(trained.config.search), predictive)
         self.source = trained.vocabulary.encode_source_batch(lines)
-
-    @property
-    def cut_lines(self) -> int:
+        self.cut_lines = sum(len(encoded.ids) > settings.max_source for encoded in self.source)
         """Number of lines that are longer than `max_source` tokens and are cut."""
-        return sum(len(encoded.ids) > self.settings.max_source for encoded in self.source)
 
     def translate(self) -> Iterator[list[Translation]]:
         """The n best translations of every line; a line without words gives one empty translation."""

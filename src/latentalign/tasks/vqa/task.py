@@ -37,11 +37,6 @@ class AnsweringTask(Task[VQAConfig, Vocabulary, AnswerModel]):
     recipe = VQAConfig
     serve_options = frozenset({"features", "images"})
 
-    def recognises(self, recipe: Mapping[str, Any]) -> bool:
-        data = recipe.get("data", {})
-        train = data.get("train", {}) if isinstance(data, dict) else {}
-        return isinstance(train, dict) and "questions" in train
-
     def required_file(self, config: VQAConfig) -> Path:
         return (config.data.test or config.data.valid).features
 
