@@ -9,6 +9,7 @@ the hypothesis has to end.
 
 import math
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -20,6 +21,8 @@ from latentalign.errors import DivergedError, InputError
 
 State = dict[str, Tensor]
 NEVER = -math.inf
+BY_SCORE = attrgetter("score")
+"""Sort key of hypotheses. Sorting is stable: of equal hypotheses, the one found first wins."""
 
 
 @runtime_checkable
@@ -52,9 +55,6 @@ class _Sentences:
     limit_penalty: Float[Tensor, " a"]
     width: Int[Tensor, " a"]
     to_beat: Float[Tensor, " a"]
-
-    def select(self, keep: Bool[Tensor, " a"]) -> "_Sentences":
-        return _Sentences(**{name: value[keep] for name, value in vars(self).items()})
 
 
 @dataclass(frozen=True)
@@ -120,26 +120,18 @@ class BeamSearch:
         sentences, live = self._start(source_lengths, bos)
         while len(live.history):
             if "log_prob" in state:
-                state |= self._search_state(sentences, live)
+                last = sentences.limit[live.sentence] == live.history.shape[1]
+                state |= {"log_prob": live.log_prob, "places": sentences.width[live.sentence], "last": last}
             log_probs, state = step(live.history[:, -1], state)
             candidates = self._candidates(log_probs, sentences, live, eos=eos, banned=banned)
             picks = self._pick(log_probs, candidates, sentences, live=live)
             sentences = self._collect(picks, sentences, live, eos=eos, found=found)
             sentences, live, parent = self._advance(picks, sentences, live, eos=eos)
             state = {name: value.index_select(0, parent) for name, value in state.items()}
-        return [self._best(hypotheses) for hypotheses in found]
-
-    def _search_state(self, sentences: _Sentences, live: _Live) -> State:
-        """The search's own figures for each hypothesis, for steps that use them."""
-        last = sentences.limit[live.sentence] == live.history.shape[1]
-        return {"log_prob": live.log_prob, "places": sentences.width[live.sentence], "last": last}
+        return [hypotheses[: self.nbest] for hypotheses in found]
 
     def _penalty(self, length: int) -> float:
         return float(((5 + length) / 6) ** self.length_penalty)
-
-    def _best(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-        # The sort is stable: of equal hypotheses, the one found first wins.
-        return sorted(hypotheses, key=lambda h: -h.score)[: self.nbest]
 
     def _start(self, source_lengths: Int[Tensor, " B"], bos: int) -> tuple[_Sentences, _Live]:
         """One hypothesis for each sentence: bos."""
@@ -179,12 +171,10 @@ class BeamSearch:
         last = sentences.limit[live.sentence] == length
         value, token = _top(log_probs, min(self.beam + len(banned) + 1, log_probs.shape[1]))
         excluded = torch.isin(token, torch.cat([banned, banned.new_tensor([eos])])) | last[:, None]
-        ending = log_probs[:, eos] - self._eos_loss(sentences.source_length[live.sentence], length)
+        eos_loss = sentences.source_length[live.sentence].double() * (self.eos_norm / length)
+        ending = log_probs[:, eos] - eos_loss
         value = torch.cat([value.masked_fill(excluded, NEVER), ending[:, None].to(value.dtype)], dim=1)
         return value, torch.cat([token, torch.full_like(token[:, :1], eos)], dim=1)
-
-    def _eos_loss(self, source_length: Int[Tensor, " m"], length: int) -> Float[Tensor, " m"]:
-        return source_length.double() * (self.eos_norm / length)
 
     def _pick(
         self,
@@ -218,7 +208,7 @@ class BeamSearch:
     def _collect(
         self, picks: _Picks, sentences: _Sentences, live: _Live, *, eos: int, found: list[list[Hypothesis]]
     ) -> _Sentences:
-        """Move finished hypotheses into `found`; return the sentences with their new widths and scores to beat."""
+        """Move finished hypotheses into `found`, best first; the sentences with new widths and scores to beat."""
         ended = picks.valid & (picks.token == eos)
         stuck = ~picks.valid.any(dim=1)
         if stuck.any():
@@ -228,15 +218,17 @@ class BeamSearch:
         length = live.history.shape[1]
         position, column = ended.nonzero(as_tuple=True)
         log_prob = picks.log_prob[position, column]
-        score = (log_prob - self._eos_loss(sentences.source_length[position], length)) / self._penalty(length)
+        eos_loss = sentences.source_length[position].double() * (self.eos_norm / length)
+        score = (log_prob - eos_loss) / self._penalty(length)
         histories = live.history[picks.parent[position, column], 1:].tolist()
         numbers = sentences.number[position].tolist()
         for number, tokens, p, s in zip(numbers, histories, log_prob.tolist(), score.tolist(), strict=True):
             found[number].append(Hypothesis((*tokens, eos), log_prob=p, score=s, finished=True))
         to_beat = sentences.to_beat.clone()
         for place, number in set(zip(position.tolist(), numbers, strict=True)):
+            found[number].sort(key=BY_SCORE, reverse=True)
             if len(found[number]) >= self.nbest:
-                to_beat[place] = self._best(found[number])[-1].score
+                to_beat[place] = found[number][self.nbest - 1].score
         return replace(sentences, width=sentences.width - ended.sum(dim=1), to_beat=to_beat)
 
     def _collect_unfinished(
@@ -249,6 +241,7 @@ class BeamSearch:
                 tokens, log_prob = live.history[row, 1:].tolist(), float(live.log_prob[row])
                 score = log_prob / self._penalty(len(tokens))
                 hypotheses.append(Hypothesis(tuple(tokens), log_prob, score, finished=False))
+                hypotheses.sort(key=BY_SCORE, reverse=True)
 
     def _advance(
         self, picks: _Picks, sentences: _Sentences, live: _Live, *, eos: int
@@ -263,7 +256,8 @@ class BeamSearch:
         history = torch.cat([live.history[parent], picks.token[position, place, None]], dim=1)
         renumbered = can_win.cumsum(dim=0) - 1
         following = _Live(renumbered[position], place, history, picks.log_prob[position, place])
-        return sentences.select(can_win), following, parent
+        remaining = _Sentences(**{name: value[can_win] for name, value in vars(sentences).items()})
+        return remaining, following, parent
 
 
 def _top(values: Float[Tensor, "n V"], k: int) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
