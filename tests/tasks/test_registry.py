@@ -49,7 +49,7 @@ def test_a_recipe_without_a_task_is_recognised_by_its_data(tmp_path, text, task)
 def test_an_unknown_task_names_the_nearest_or_all(tmp_path):
     with pytest.raises(InputError, match=r"recipe\.toml: unknown task 'vqaa'; did you mean 'vqa'"):
         task_of_recipe(recipe(tmp_path, "task = 'vqaa'"))
-    with pytest.raises(InputError, match="choose one of .*nmt, vqa"):
+    with pytest.raises(InputError, match=r"choose one of .*nmt, vqa"):
         task_named("parsing")
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from latentalign.core.latent import Latent
 from latentalign.core.predictives import exact_posterior
 from latentalign.errors import InputError
-from latentalign.tasks.nmt.decode import pair_batch
+from latentalign.tasks.nmt.decode import group_by_size, pair_batch
 from latentalign.tasks.nmt.links import Links, WordAlignment, word_links
 from latentalign.tasks.nmt.recipe import TrainedTranslator
 from latentalign.tasks.nmt.tokenizer import Encoded
@@ -58,7 +58,7 @@ class Pair:
 
 
 def encode_pairs(trained: TrainedTranslator, sources: Sequence[str], targets: Sequence[str]) -> list[Pair]:
-    """Sentence pairs, encoded."""
+    """Encode sentence pairs."""
     encoded = zip(
         trained.vocabulary.encode_source_batch(sources),
         trained.vocabulary.encode_target_batch(targets),
@@ -71,13 +71,14 @@ def encode_pairs(trained: TrainedTranslator, sources: Sequence[str], targets: Se
 def align_pairs(
     trained: TrainedTranslator, pairs: Sequence[Pair], using: Sequence[str]
 ) -> Iterator[tuple[int, dict[str, WordAlignment]]]:
-    """(position, alignments by name) of every pair, in an order of its own; blank sides give empty matrices."""
+    """(position, alignments by name) of every pair, ordered by size; blank sides give empty matrices."""
     blank = [i for i, p in enumerate(pairs) if not (p.source.ids and p.target.ids)]
     for i in blank:
         shape = (len(pairs[i].target.ids), len(pairs[i].source.ids))
         nothing = word_links(np.zeros(shape), pairs[i].source.words, pairs[i].target.words)
         yield i, dict.fromkeys(using, nothing)
-    for group in group_by_size([p.size for p in pairs], skip=set(blank)):
+    sizes = [p.size for p in pairs]
+    for group in group_by_size(sizes, skip=set(blank), limit=EVALUATION_TOKENS):
         chosen = [pairs[i] for i in group]
         batch = pair_batch([p.source.ids for p in chosen], [p.target.ids for p in chosen])
         latent = trained.model.latent(batch.to(trained.device))
@@ -88,23 +89,8 @@ def align_pairs(
             yield i, {name: word_links(matrix[row, :s, :t], *words) for name, matrix in found.items()}
 
 
-def group_by_size(
-    sizes: Sequence[int], *, skip: set[int], limit: int = EVALUATION_TOKENS
-) -> Iterator[list[int]]:
-    """Positions in order of size, in groups of at most `limit` padded tokens."""
-    order = sorted((i for i in range(len(sizes)) if i not in skip), key=lambda i: (sizes[i], i))
-    group: list[int] = []
-    for i in order:
-        if group and (len(group) + 1) * sizes[i] > limit:
-            yield group
-            group = []
-        group.append(i)
-    if group:
-        yield group
-
-
 def align_in_order(trained: TrainedTranslator, pairs: Sequence[Pair], using: str) -> list[WordAlignment]:
-    """The alignment of every pair, in the order given."""
+    """The alignment of every pair, in the order of the pairs."""
     found: dict[int, WordAlignment] = {}
     for i, by_name in align_pairs(trained, pairs, [using]):
         found[i] = by_name[using]

@@ -141,6 +141,19 @@ class Translator:
             torch.set_num_threads(threads)  # some libraries share one number between threads
 
 
+def group_by_size(sizes: Sequence[int], *, skip: set[int], limit: int) -> Iterator[list[int]]:
+    """Positions in order of size, in groups of at most `limit` padded tokens."""
+    order = sorted((i for i in range(len(sizes)) if i not in skip), key=lambda i: (sizes[i], i))
+    group: list[int] = []
+    for i in order:
+        if group and (len(group) + 1) * sizes[i] > limit:
+            yield group
+            group = []
+        group.append(i)
+    if group:
+        yield group
+
+
 def padded(rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B T"], Tensor]:
     """Rows of ids as one tensor and its mask."""
     tensors = [torch.tensor(list(row), dtype=torch.int64) for row in rows]

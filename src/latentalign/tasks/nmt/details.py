@@ -17,15 +17,14 @@ from latentalign.tasks.nmt.align import (
     alignment_matrix,
     available_alignments,
     encode_pairs,
-    group_by_size,
 )
-from latentalign.tasks.nmt.decode import pair_batch
+from latentalign.tasks.nmt.decode import group_by_size, pair_batch
 from latentalign.tasks.nmt.evaluate import kmax_curve, open_split, translate_split
 from latentalign.tasks.nmt.link_formats import read_gold
 from latentalign.tasks.nmt.links import Gold, word_links
 from latentalign.tasks.nmt.recipe import TrainedTranslator, find_split
 from latentalign.tasks.nmt.text_scores import bleu_statistics, text_scores
-from latentalign.tasks.nmt.training_data import evaluation_batches
+from latentalign.tasks.nmt.training_data import EVALUATION_TOKENS, evaluation_batches
 from latentalign.tasks.nmt.translate import TranslationSettings
 from latentalign.textfiles import read_parallel
 from latentalign.training.data import mean_entropy, perplexity
@@ -136,7 +135,7 @@ def subword_matrices(
 ) -> list[dict[str, np.ndarray]]:
     """For each pair, its distributions over source subwords: one row per target subword."""
     found: list[dict[str, np.ndarray]] = [{} for _ in pairs]
-    for group in group_by_size([p.size for p in pairs], skip=set()):
+    for group in group_by_size([p.size for p in pairs], skip=set(), limit=EVALUATION_TOKENS):
         chosen = [pairs[i] for i in group]
         batch = pair_batch([p.source.ids for p in chosen], [p.target.ids for p in chosen])
         latent = trained.model.latent(batch.to(trained.device))
