@@ -29,6 +29,8 @@ DEFAULT = "nmt"
 """The task of a recipe that neither names a task nor is recognised by one."""
 TASK_OF_KEY = {"questions": "vqa"}
 """The task of a recipe without `task`, by a key of `[data.train]`. The first version wrote such recipes."""
+ABILITIES = ("translate", "align", "answer")
+"""Commands that use a trained model and that only some tasks have, each named as the method behind it."""
 AnyTask = Any
 """A task of any recipe, vocabulary and model; commands also call methods that only some tasks have."""
 
@@ -119,8 +121,10 @@ def require_ability(task: AnyTask, ability: str, subject: str) -> None:
     """Raise unless a task has the method behind a command that only some tasks have."""
     if not hasattr(task, ability):
         able = " or ".join(other.title for other in TASKS.values() if hasattr(other, ability))
+        own = " or ".join(f"`latentalign {name}`" for name in ABILITIES if hasattr(task, name))
+        remedy = f"; use {own}" if own and ability in ABILITIES else ""
         command = ability.replace("_", "-")
-        raise InputError(f"{subject}: `latentalign {command}` works for {able}; this is {task.title}")
+        raise InputError(f"{subject}: `latentalign {command}` works for {able}; this is {task.title}{remedy}")
 
 
 def select_serve_options(task: AnyTask, **options: Any) -> dict[str, Any]:
