@@ -173,11 +173,13 @@ class SamplePredictive(Predictive):
 def parse_predict(text: str) -> Predictive:
     """A predictive from NAME or NAME:ARGUMENT, such as exact or kmax:5."""
     name, _, argument = text.partition(":")
+    if name not in PREDICTIVES:
+        known = ", ".join(kind.usage or name for name, kind in PREDICTIVES.items())
+        raise ValueError(f"predict must be one of {known}; got {text!r}")
     try:
         return PREDICTIVES[name].parse(argument)
     except ValueError as error:
-        known = ", ".join(kind.usage or name for name, kind in PREDICTIVES.items())
-        raise ValueError(f"predict must be one of {known}; got {text!r}: {error}") from None
+        raise ValueError(f"predict must be {PREDICTIVES[name].usage or name}; got {text!r}: {error}") from None
 
 
 def positive_count(text: str) -> int:
