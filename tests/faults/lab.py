@@ -350,7 +350,8 @@ def next_batches(run: Run, epoch: int, first: int, processes: int, *, count: int
         )
         keys = [*batches.epoch_batches(epoch)[first:], *batches.epoch_batches(epoch + 1)][:count]
         for batch in (collate(corpus, key) for key in keys):
-            parts += [getattr(batch, f.name).numpy().tobytes() for f in dataclasses.fields(batch)]
+            values = [getattr(batch, field.name) for field in dataclasses.fields(batch)]
+            parts += [value.numpy().tobytes() for value in values if isinstance(value, torch.Tensor)]
     return parts
 
 
