@@ -27,10 +27,11 @@ BY_NAME = {reader.name: reader for reader in READERS}
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_damaged_files_are_read_or_refused(name, tmp_path, thorough):
-    tally = fuzz(BY_NAME[name], range(170 if thorough else 50), tmp_path, limit=2)
+    inputs, least = (170, 5) if thorough else (50, 1)
+    tally = fuzz(BY_NAME[name], range(inputs), tmp_path, limit=2)
     assert not tally.failures, "\n".join(map(str, tally.failures))
-    assert tally.read > 1  # the damage is not so great that only refusals are tested
-    assert tally.refused > 1 or name in ("metrics.jsonl", "text")
+    assert tally.read > least  # the damage is not so great that only refusals are tested
+    assert tally.refused > least or name in ("metrics.jsonl", "text")
 
 
 # Hypothesis: inputs built up instead of broken down.
