@@ -179,7 +179,9 @@ def parse_predict(text: str) -> Predictive:
     try:
         return PREDICTIVES[name].parse(argument)
     except ValueError as error:
-        raise ValueError(f"predict must be {PREDICTIVES[name].usage or name}; got {text!r}: {error}") from None
+        raise ValueError(
+            f"predict must be {PREDICTIVES[name].usage or name}; got {text!r}: {error}"
+        ) from None
 
 
 def positive_count(text: str) -> int:
