@@ -6,6 +6,7 @@ USABLE := $(VENV)/.usable
 READY  := $(VENV)/.ready
 DOCS   := $(VENV)/.docs
 export OMP_NUM_THREADS ?= 2
+unexport PYTHONDONTWRITEBYTECODE  # every command would compile the package again
 
 .PHONY: demo test test-fast faults lint docs install clean
 demo: $(USABLE)

@@ -105,7 +105,10 @@ def test_what_rows_train_first_is_trained_once_and_as_each_would_have_trained_it
     assert len(warm) == 1
     firsts = {r["row"]: r["warm_start"] for r in results}
     assert firsts == dict.fromkeys(rows[:3], "1 epochs of soft") | {"relaxed": "3 epochs of relaxed-hard"}
-    assert (tmp_path / "out" / "runs" / "relaxed-0" / "warm-start" / "cache").exists()  # trained there
+    relaxed = tmp_path / "out" / "runs" / "relaxed-0"
+    assert (relaxed / "warm-start" / "metrics.jsonl").exists()  # trained there, on the data of its run
+    assert not (relaxed / "warm-start" / "cache").exists()
+    assert not list((tmp_path / "out" / "warm-starts").glob("relaxed-hard-0*"))
     alone = tmp_path / "alone"
     TRANSLATION.train(tiny(demo_files, "gumbel", *settings), Run(alone), resume=False, overwrite=False)
     shared = tmp_path / "out" / "runs" / "gumbel-0"
