@@ -127,6 +127,7 @@ def test_a_recipe_may_name_the_score_the_objective_and_the_distribution():
     assert named.build().bonus == 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 def test_translate_predicts_with_the_package():
     line = (RUN / "text.de").read_text(encoding="utf-8").split("\n")[0] + "\n"

@@ -24,6 +24,7 @@ def recorded(monkeypatch):
     return seen
 
 
+@pytest.mark.slow
 def test_every_row_is_measured_on_the_same_batches(monkeypatch):
     made = [training(row) for row in ("soft", "relaxed")]
     seen = recorded(monkeypatch)
@@ -34,6 +35,7 @@ def test_every_row_is_measured_on_the_same_batches(monkeypatch):
     assert len({tuple(key) for (key,) in soft}) == 2
 
 
+@pytest.mark.slow
 def test_a_turn_is_whole_passes_and_lasts_as_long_as_asked(monkeypatch):
     one = training("soft")
     seen = recorded(monkeypatch)
@@ -43,6 +45,7 @@ def test_a_turn_is_whole_passes_and_lasts_as_long_as_asked(monkeypatch):
     assert speed * 0.05 <= tokens * len(seen) / 2  # whatever the speed, no less than the time asked for
 
 
+@pytest.mark.slow
 def test_tokens_are_those_of_the_target_without_padding():
     one = training("soft", batches=20)
     batches = [one.trainer.data.load_batch(key) for key in one.keys]
@@ -52,6 +55,7 @@ def test_tokens_are_those_of_the_target_without_padding():
     assert sum(one.trainer.update([key]).queries for key in one.keys) == expected
 
 
+@pytest.mark.slow
 def test_batches_are_spread_over_the_lengths():
     one = training("soft", batches=4)
     lengths = one.trainer.data.train.lengths("source")
@@ -60,6 +64,7 @@ def test_batches_are_spread_over_the_lengths():
     assert means[0] < lengths.mean() < means[-1]
 
 
+@pytest.mark.slow
 def test_updates_do_not_move_the_model():
     one = training("variational-sample")
     before = [p.detach().clone() for p in one.trainer.module.parameters()]
@@ -98,6 +103,7 @@ def test_every_sentence_is_translated_once_in_batches(monkeypatch):
     assert [row for rows in timed for row in rows] == decoding.sources
 
 
+@pytest.mark.slow
 def test_a_run_is_measured_with_its_own_model_and_data(toy_run):
     run = TrainedRun(toy_run)
     one = training("variational-sample", run)

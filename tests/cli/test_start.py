@@ -48,6 +48,7 @@ def test_every_command_has_a_short_help(module):
     assert len(module.command.__doc__.split("\n")[0]) <= 100
 
 
+@pytest.mark.slow
 def test_names_of_the_package_are_imported_when_they_are_used():
     code = (
         "import sys, latentalign; from latentalign import errors; assert 'torch' not in sys.modules\n"

@@ -141,6 +141,7 @@ def test_where_the_bound_is_tight_the_prior_has_the_exact_gradient_from_few_memb
     assert (plain - full * missed).abs().max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shortlist", [0, 3, 12])
 @pytest.mark.parametrize("tolerance", [1e-3, 0.05])
 def test_the_guess_brings_the_priors_gradient_nearer_and_leaves_all_others(shortlist, tolerance):

@@ -133,6 +133,7 @@ def test_rws_tends_to_the_marginal_gradient_with_many_samples():
     assert bias[-1] < bias[0] / 2
 
 
+@pytest.mark.slow
 def test_rws_moves_q_towards_the_exact_posterior():
     p = problem((1,), 3, ragged=False, seed=5)
     latent = p.latent()
@@ -232,6 +233,7 @@ def test_learned_baseline_fits_the_reward_and_touches_nothing_else():
     assert all((g == 0).all() for g in gradients(baseline.fit(p.latent(), p.latent().soft()), p.leaves))
 
 
+@pytest.mark.slow
 def test_chi_square_of_the_sampler():
     stats = pytest.importorskip("scipy.stats")
     dist = Categorical.from_scores(

@@ -156,6 +156,7 @@ def test_a_folder_that_cannot_be_written_is_named(source, tmp_path):
         daquar.convert(source, tmp_path / "out")
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_the_published_files_split_into_disjoint_images(corpora, tmp_path):
     if not (corpora / "daquar").is_dir():

@@ -103,6 +103,7 @@ def solve_attribute(things, text):
     return kind, getattr(thing, name), [thing]
 
 
+@pytest.mark.slow
 def test_answers_agree_with_a_second_opinion(pictures):
     for picture, question, _ in asked(pictures):
         kind, answer, about = solve(picture.things, question.text)
@@ -170,6 +171,7 @@ def test_ten_people_answer_and_at_least_six_are_right(pictures):
 # -- pictures -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_things_overlap_but_stay_recognisable(pictures):
     shares = []
     for _, picture in pictures:

@@ -123,6 +123,7 @@ def test_an_empty_box_counts_as_one_pixel():
     assert np.isfinite(scenes.region_features(pixels, boxes)).all()
 
 
+@pytest.mark.slow
 def test_features_have_unit_scale_and_tell_attributes_apart(pictures):
     rows, values, train = [], [], []
     for split, picture in pictures:

@@ -99,6 +99,7 @@ def test_a_minimal_declaration_gets_everything(tmp_path, commands, capsys):
     assert "report.html" in shown.replace("\n", "")
 
 
+@pytest.mark.slow
 def test_finished_rows_are_kept_and_named_rows_are_added(tmp_path, commands):
     reproduce(plan(tmp_path))
     count = len(commands)

@@ -25,6 +25,7 @@ def test_what_was_freed_is_in_the_peak():
     assert memory.peak_memory_mb() > 300
 
 
+@pytest.mark.slow
 def test_a_forgotten_peak_begins_anew():
     held = bytearray(1) * (300 * 2**20)
     high = memory.peak_memory_mb()
