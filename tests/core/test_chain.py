@@ -1,0 +1,263 @@
+"""Chains against brute force over all paths, in float64, with padding, NULL states and sentences of one word."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from latentalign.core.distributions.chain import Chain, Dense, Jump, Monotone
+
+KINDS = ("jump", "monotone", "monotone-2", "dense")
+B, S, T = 3, 3, 4
+MEMBERS = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1], [1, 0, 0, 0]]).bool()
+QUERIES = torch.tensor([[1, 1, 1], [1, 1, 0], [1, 0, 0]]).bool()
+MASK = MEMBERS[:, None] & QUERIES[:, :, None]
+EXACT = {"rtol": 1e-10, "atol": 1e-10}
+
+
+class Problem:
+    """Scores, transition and likelihoods of three examples; the last has one member and one query."""
+
+    def __init__(self, kind, null, *, padding=float("nan"), seed=0):
+        torch.manual_seed(seed)
+        double = {"dtype": torch.float64}
+        self.scores, self.log_f = torch.randn(B, S, T, **double), torch.randn(B, S, T + null, **double)
+        self.null_scores = torch.randn(B, S, **double) if null else None
+        self.weights = torch.randn(B, S - 1, T, T, **double) if kind == "dense" else torch.randn(5, **double)
+        self.kind, self.null = kind, null
+        for x in (self.scores, self.log_f[..., :T]):
+            x[~MASK] = padding
+        for x in (self.log_f[..., T:], *([self.null_scores] if null else [])):
+            x[~QUERIES] = padding
+        for x in self.parameters():
+            x.requires_grad_()
+
+    def parameters(self):
+        extra = [self.null_scores] if self.null else []
+        learned = [] if self.kind.startswith("monotone") else [self.weights]
+        return [self.scores, self.log_f, *extra, *learned]
+
+    def transition(self):
+        if self.kind == "jump":
+            return Jump(self.weights)
+        if self.kind == "dense":
+            return Dense(self.weights)
+        return Monotone(2 if self.kind.endswith("2") else None)
+
+    def chain(self):
+        return Chain.from_scores(
+            self.scores, MASK, transition=self.transition(), null_scores=self.null_scores
+        )
+
+    def log_kernel(self, b, step, origin, end):
+        """log K of one move, written independently of the kernels."""
+        jump = end - origin
+        if self.kind == "jump":
+            return self.weights[max(-2, min(2, jump)) + 2]
+        if self.kind == "dense":
+            return self.weights[b, step - 1, origin, end]
+        allowed = jump >= 0 and (jump <= 2 or not self.kind.endswith("2"))
+        return torch.tensor(0.0 if allowed else -math.inf, dtype=torch.float64)
+
+    def steps(self, b, path):
+        """log p(z_j | z_{j-1}) of every step of a path of (position, is NULL); None if it is impossible."""
+        members = int(MEMBERS[b].sum())
+        found = []
+        for j, (place, is_null) in enumerate(path):
+            origin = place if j == 0 else path[j - 1][0]
+            log_null = torch.nn.functional.logsigmoid(self.null_scores[b, j]) if self.null else -math.inf
+            log_real = torch.nn.functional.logsigmoid(-self.null_scores[b, j]) if self.null else 0.0
+            split = log_null if is_null else log_real
+            if j == 0:
+                row = self.scores[b, 0, :members].log_softmax(-1)
+                found.append(row[place] + split)
+            elif is_null:
+                if place != origin:
+                    return None
+                found.append(split + 0 * self.scores[b, j, 0])
+            else:
+                row = torch.stack(
+                    [self.log_kernel(b, j, origin, i) + self.scores[b, j, i] for i in range(members)]
+                )
+                if row[place] == -math.inf:
+                    return None
+                found.append(row.log_softmax(-1)[place] + split)
+        return torch.stack(found)
+
+    def paths(self, b, length=None):
+        """Every possible path of an example with its log prior and log joint probability."""
+        length = int(QUERIES[b].sum()) if length is None else length
+        states = itertools.product(range(int(MEMBERS[b].sum())), range(1 + self.null))
+        for path in itertools.product(list(states), repeat=length):
+            steps = self.steps(b, path)
+            if steps is not None:
+                index = [T if is_null else place for place, is_null in path]
+                log_f = torch.stack([self.log_f[b, j, i] for j, i in enumerate(index)])
+                yield tuple(index), path, steps.sum(), steps.sum() + log_f.sum()
+
+
+@pytest.fixture(params=list(itertools.product(KINDS, (False, True))), ids=str)
+def problem(request):
+    return Problem(*request.param)
+
+
+def posterior_paths(problem, b):
+    """The paths of an example with their posterior probabilities."""
+    found = [(index, path, joint) for index, path, _, joint in problem.paths(b)]
+    total = torch.stack([joint for *_, joint in found]).logsumexp(0)
+    return [(index, path, (joint - total).detach()) for index, path, joint in found]
+
+
+def brute_force_likelihood(problem):
+    """log p(y_j | y_<j) of every query, by differences of sums over all prefixes."""
+    rows = []
+    for b in range(B):
+        before, row = torch.zeros((), dtype=torch.float64), []
+        for length in range(1, S + 1):
+            if length > QUERIES[b].sum():
+                row.append(torch.zeros((), dtype=torch.float64))
+                continue
+            now = torch.stack([joint for *_, joint in problem.paths(b, length)]).logsumexp(0)
+            row.append(now - before)
+            before = now
+        rows.append(torch.stack(row))
+    return torch.stack(rows)
+
+
+def test_the_likelihood_of_every_query_is_the_sum_over_all_paths(problem):
+    torch.testing.assert_close(
+        problem.chain().filter(problem.log_f), brute_force_likelihood(problem), **EXACT
+    )
+
+
+def test_gradients_of_the_likelihood_agree_with_brute_force_for_any_weights_of_the_queries(problem):
+    weight = torch.rand(B, S, dtype=torch.float64)
+    ours = torch.autograd.grad((weight * problem.chain().filter(problem.log_f)).sum(), problem.parameters())
+    theirs = torch.autograd.grad((weight * brute_force_likelihood(problem)).sum(), problem.parameters())
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b.nan_to_num(0.0), **EXACT)
+
+
+def test_gradients_of_the_marginals_agree_with_finite_differences(problem):
+    problem.scores.data.nan_to_num_(0.0)
+    torch.autograd.gradcheck(lambda *_: problem.chain().mean, problem.parameters()[:1])
+
+
+def test_the_posterior_is_a_chain_with_the_probabilities_of_bayes_rule(problem):
+    chain = problem.chain().posterior(problem.log_f)
+    for b in range(B):
+        unary = torch.zeros(S, T + problem.null, dtype=torch.float64)
+        for index, _, log_p in posterior_paths(problem, b):
+            for j, i in enumerate(index):
+                unary[j, i] += log_p.exp()
+        torch.testing.assert_close(chain.mean[b].detach(), unary, **EXACT)
+
+
+def test_marginals_of_the_prior_are_sums_over_paths(problem):
+    for b in range(B):
+        unary = torch.zeros(S, T + problem.null, dtype=torch.float64)
+        for index, _, log_prior, _ in problem.paths(b):
+            for j, i in enumerate(index):
+                unary[j, i] += log_prior.exp().detach()
+        torch.testing.assert_close(problem.chain().mean[b].detach(), unary, **EXACT)
+
+
+@pytest.mark.parametrize("of_posterior", [False, True])
+def test_the_entropy_adds_up_to_that_of_the_path(problem, of_posterior):
+    chain = problem.chain()
+    chain = chain.posterior(problem.log_f) if of_posterior else chain
+    for b in range(B):
+        if of_posterior:
+            log_p = torch.stack([p for *_, p in posterior_paths(problem, b)])
+        else:
+            log_p = torch.stack([p for _, _, p, _ in problem.paths(b)])
+        torch.testing.assert_close(chain.entropy[b].sum(), -(log_p.exp() * log_p).sum(), **EXACT)
+
+
+def test_the_divergence_of_the_posterior_from_the_prior_is_a_sum_over_paths(problem):
+    prior = problem.chain()
+    divergence = prior.posterior(problem.log_f).kl(prior)
+    for b in range(B):
+        expected = 0.0
+        for (_, _, log_p), (_, _, log_prior, _) in zip(
+            posterior_paths(problem, b), problem.paths(b), strict=True
+        ):
+            expected = expected + log_p.exp() * (log_p - log_prior)
+        torch.testing.assert_close(divergence[b].sum(), expected, **EXACT)
+
+
+def test_the_bound_is_tight_at_the_posterior(problem):
+    prior = problem.chain()
+    q = prior.posterior(problem.log_f)
+    log_f = problem.log_f.masked_fill(q.mean == 0, 0.0)
+    bound = (q.mean * log_f).sum((-1, -2)) - q.kl(prior).sum(-1)
+    torch.testing.assert_close(bound, prior.filter(problem.log_f).sum(-1), **EXACT)
+
+
+def test_the_best_path_is_the_most_probable_of_all(problem):
+    path, log_prob = problem.chain().posterior(problem.log_f).best()
+    for b in range(B):
+        index, _, log_p = max(posterior_paths(problem, b), key=lambda found: float(found[2]))
+        assert path[b, : len(index)].tolist() == list(index)
+        torch.testing.assert_close(log_prob[b], log_p, **EXACT)
+
+
+def test_sampled_paths_have_the_probabilities_of_the_chain(problem):
+    stats = pytest.importorskip("scipy.stats")
+    chain, n = problem.chain().posterior(problem.log_f), 20_000
+    drawn = chain.sample_paths(n)
+    for b in range(B):
+        length = int(QUERIES[b].sum())
+        probabilities = {}
+        for index, _, log_p in posterior_paths(problem, b):
+            probabilities[index] = probabilities.get(index, 0.0) + float(log_p.exp())
+        counts = dict.fromkeys(probabilities, 0)
+        for path in drawn[b, :length].t().tolist():
+            counts[tuple(path)] += 1
+        common = [k for k, p in probabilities.items() if p * n >= 5]
+        observed = [counts[k] for k in common] + [n - sum(counts[k] for k in common)]
+        expected = [n * probabilities[k] for k in common]
+        expected.append(n - sum(expected))
+        if expected[-1] < 1e-6:
+            observed, expected = observed[:-1], expected[:-1]
+        if len(expected) > 1:
+            assert stats.chisquare(observed, expected).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("padding", [0.0, 7.0, float("inf")])
+def test_padding_never_matters_bit_for_bit(problem, padding):
+    other = Problem(problem.kind, problem.null, padding=padding)
+    ours, theirs = (p.chain().filter(p.log_f) for p in (problem, other))
+    assert torch.equal(ours, theirs)
+    for a, b in zip(
+        torch.autograd.grad(ours.sum(), problem.parameters()),
+        torch.autograd.grad(theirs.sum(), other.parameters()),
+        strict=True,
+    ):
+        assert torch.equal(a, b)
+
+
+def test_a_longer_batch_does_not_change_an_example():
+    scores, log_f = (torch.randn(1, 4, 5, dtype=torch.float64) for _ in range(2))
+    table = torch.randn(5, dtype=torch.float64)
+    short = Chain.from_scores(scores, transition=Jump(table)).filter(log_f)
+    wide = torch.nn.functional.pad(scores, (0, 3, 0, 2), value=float("nan"))
+    mask = torch.zeros(1, 6, 8, dtype=torch.bool)
+    mask[:, :4, :5] = True
+    long = Chain.from_scores(wide, mask, transition=Jump(table)).filter(
+        torch.nn.functional.pad(log_f, (0, 3, 0, 2), value=float("nan"))
+    )
+    torch.testing.assert_close(long[:, :4], short, rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", ["jump", "monotone"])
+def test_float32_and_likelihoods_a_thousand_nats_apart_stay_exact(kind):
+    scores = 30 * torch.randn(2, 5, 6)
+    log_f = -500 * torch.rand(2, 5, 6)
+    transition = Jump(torch.randn(7)) if kind == "jump" else Monotone()
+    ours = Chain.from_scores(scores, transition=transition).filter(log_f)
+    wide = Jump(transition.table.double()) if kind == "jump" else transition
+    exact = Chain.from_scores(scores.double(), transition=wide).filter(log_f.double())
+    assert ours.dtype == torch.float32
+    torch.testing.assert_close(ours, exact.float(), rtol=1e-5, atol=1e-4)
