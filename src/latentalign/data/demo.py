@@ -5,9 +5,7 @@ exact log p(target | source) are known, so the best possible perplexity is known
 `python -m latentalign.data.demo` prints twenty pairs.
 """
 
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
-from math import exp
+from collections.abc import Container, Sequence
 from pathlib import Path
 from random import Random
 
@@ -16,43 +14,21 @@ from latentalign.data.demo_language.english_verbs import Choices
 from latentalign.data.demo_language.german import Word, german
 from latentalign.data.demo_language.meaning import Sentence
 from latentalign.data.demo_language.sentences import Author
-from latentalign.errors import InputError
-from latentalign.storage import write_text
+from latentalign.data.pairs import (
+    Links,
+    Pair,
+    Statistics,
+    draw_splits,
+    pharaoh,
+    print_pairs,
+    statistics,
+    write_splits,
+)
+
+__all__ = ["Pair", "Statistics", "draw", "generate", "pharaoh", "splits", "statistics", "write"]
 
 LENGTHS = range(4, 17)
 """How many German words a sentence may have, including the full stop."""
-Links = frozenset[tuple[int, int]]
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A German sentence, an English translation, gold links (source, target; 0-based) and log p(target | source).
-
-    `possible` contains debatable links (auxiliaries, "to", "'s"), without the sure ones.
-    """
-
-    source: tuple[str, ...]
-    target: tuple[str, ...]
-    sure: Links
-    possible: Links
-    log_prob: float
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """Sizes of a set of pairs, how hard it is to align, and the lowest perplexity that a model can expect."""
-
-    pairs: int
-    source_tokens: int
-    target_tokens: int
-    source_vocabulary: int
-    target_vocabulary: int
-    crossing_share: float
-    """Share of links that cross another link of their pair."""
-    possible_share: float
-    """Share of links that are only possible."""
-    floor_perplexity: float
-    """exp of the mean -log p(target | source) per target token, including the end of the sentence."""
 
 
 def _draw_meaning(rng: Random) -> tuple[Sentence, list[Word]]:
@@ -117,22 +93,8 @@ def generate(n: int, *, seed: int, exclude: Container[tuple[str, ...]] = ()) -> 
 
 
 def splits(train: int, valid: int, test: int, *, seed: int = 0) -> dict[str, list[Pair]]:
-    """Pairs for training, validation and test. No source sentence is in two of them.
-
-    The test set is drawn first and does not depend on the sizes of the others.
-    """
-    drawn: dict[str, list[Pair]] = {}
-    seen: set[tuple[str, ...]] = set()
-    for offset, (name, size) in enumerate((("test", test), ("valid", valid), ("train", train))):
-        drawn[name] = generate(size, seed=3 * seed + offset, exclude=seen)
-        seen.update(pair.source for pair in drawn[name])
-    return {name: drawn[name] for name in ("train", "valid", "test")}
-
-
-def pharaoh(pair: Pair) -> str:
-    """The gold links of a pair on one line: `i-j` sure, `i?j` possible."""
-    marks = [(i, j, "-") for i, j in pair.sure] + [(i, j, "?") for i, j in pair.possible]
-    return " ".join(f"{i}{mark}{j}" for i, j, mark in sorted(marks))
+    """Pairs for training, validation and test. No source sentence is in two of them."""
+    return draw_splits(generate, train, valid, test, seed=seed)
 
 
 def write(
@@ -145,54 +107,12 @@ def write(
     overwrite: bool = False,
 ) -> None:
     """Write NAME.de, NAME.en and NAME.gold for train, valid and test. Replaces files only with `overwrite`."""
-    paths = [
-        folder / f"{name}.{kind}" for name in ("train", "valid", "test") for kind in ("de", "en", "gold")
-    ]
-    present = [path for path in paths if path.exists()]
-    if present and not overwrite:
-        raise InputError(f"{present[0]} already exists; choose another folder, or add --overwrite")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, pairs in splits(train, valid, test, seed=seed).items():
-        _write_lines(folder / f"{name}.de", (" ".join(pair.source) for pair in pairs))
-        _write_lines(folder / f"{name}.en", (" ".join(pair.target) for pair in pairs))
-        _write_lines(folder / f"{name}.gold", map(pharaoh, pairs))
-
-
-def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    write_text(path, "".join(f"{line}\n" for line in lines))
-
-
-def _count_crossing(links: Sequence[tuple[int, int]]) -> int:
-    """How many links cross another link."""
-    return sum(any((i - k) * (j - m) < 0 for k, m in links) for i, j in links)
-
-
-def statistics(pairs: Sequence[Pair]) -> Statistics:
-    """Sizes, crossing and possible links, and the perplexity floor of a set of pairs."""
-    if not pairs:
-        raise InputError("statistics need at least one pair")
-    links = [sorted(pair.sure | pair.possible) for pair in pairs]
-    total = sum(map(len, links))
-    target_tokens = sum(len(pair.target) for pair in pairs)
-    return Statistics(
-        pairs=len(pairs),
-        source_tokens=sum(len(pair.source) for pair in pairs),
-        target_tokens=target_tokens,
-        source_vocabulary=len({word for pair in pairs for word in pair.source}),
-        target_vocabulary=len({word for pair in pairs for word in pair.target}),
-        crossing_share=sum(map(_count_crossing, links)) / total,
-        possible_share=sum(len(pair.possible) for pair in pairs) / total,
-        floor_perplexity=exp(-sum(pair.log_prob for pair in pairs) / (target_tokens + len(pairs))),
-    )
+    write_splits(folder, lambda: splits(train, valid, test, seed=seed), ("de", "en"), overwrite=overwrite)
 
 
 def main() -> None:
     """Print twenty pairs with their links, and the statistics of a thousand."""
-    pairs = generate(1000, seed=0)
-    for pair in pairs[:20]:
-        print(" ".join(pair.source), " ".join(pair.target), pharaoh(pair), "", sep="\n")
-    for name, value in vars(statistics(pairs)).items():
-        print(f"{name:>18} {value:.3f}" if isinstance(value, float) else f"{name:>18} {value}")
+    print_pairs(generate(1000, seed=0))
 
 
 if __name__ == "__main__":
