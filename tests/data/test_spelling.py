@@ -1,5 +1,6 @@
 """The spelling data: rules, gold links and probabilities of words that are read aloud."""
 
+import itertools
 import math
 from collections import Counter
 from random import Random
@@ -42,7 +43,7 @@ def test_alignments_are_monotone_and_every_sound_has_a_letter(pairs):
     for pair in pairs:
         links = sorted(pair.sure, key=lambda link: link[1])
         assert [j for _, j in links] == list(range(len(pair.target)))
-        assert all(i <= k for (i, _), (k, _) in zip(links, links[1:], strict=False))
+        assert all(i <= k for (i, _), (k, _) in itertools.pairwise(links))
 
 
 def test_probabilities_are_those_of_the_sounds_that_are_drawn():
