@@ -17,8 +17,12 @@ from latentalign.core.distributions import (
     DISTRIBUTIONS,
     AlignmentDistribution,
     Categorical,
+    Chain,
+    Dense,
     Dirichlet,
+    Jump,
     LogisticNormal,
+    Monotone,
 )
 from latentalign.core.errors import MissingAbilityError, NonFiniteScoresError
 from latentalign.core.expectations import (
@@ -74,6 +78,8 @@ __all__ = [
     "BilinearScore",
     "Categorical",
     "Certified",
+    "Chain",
+    "Dense",
     "Dirichlet",
     "DotScore",
     "EmissionLatent",
@@ -84,6 +90,7 @@ __all__ = [
     "GumbelSoftmax",
     "Hard",
     "Hypothesis",
+    "Jump",
     "Latent",
     "LatentAttention",
     "LatentChoice",
@@ -95,6 +102,7 @@ __all__ = [
     "Marginal",
     "MissingAbilityError",
     "Mixed",
+    "Monotone",
     "NonFiniteScoresError",
     "Objective",
     "ObjectiveEntry",

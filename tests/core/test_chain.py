@@ -6,7 +6,9 @@ import math
 import pytest
 import torch
 
-from latentalign.core.distributions.chain import Chain, Dense, Jump, Monotone
+from latentalign import Chain, Dense, Jump, LatentChoice, MLPHead, Monotone
+from latentalign.core.errors import MissingAbilityError
+from latentalign.core.objectives import OBJECTIVES
 
 KINDS = ("jump", "monotone", "monotone-2", "dense")
 B, S, T = 3, 3, 4
@@ -261,3 +263,68 @@ def test_float32_and_likelihoods_a_thousand_nats_apart_stay_exact(kind):
     exact = Chain.from_scores(scores.double(), transition=wide).filter(log_f.double())
     assert ours.dtype == torch.float32
     torch.testing.assert_close(ours, exact.float(), rtol=1e-5, atol=1e-4)
+
+
+@pytest.fixture
+def choice():
+    """A latent choice with a jump chain as prior, and everything that should get a gradient."""
+    torch.manual_seed(0)
+    query, memory = torch.randn(2, 3, 4), torch.randn(2, 1, 5, 6)
+    query, memory = query.double().requires_grad_(), memory.double().requires_grad_()
+    scores = torch.randn(2, 3, 5, dtype=torch.float64, requires_grad=True)
+    table = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    head = MLPHead(4, 6, 7, hidden=8).double()
+    chain = Chain.from_scores(scores, transition=Jump(table))
+    leaves = [query, memory, scores, table, *head.parameters()]
+    return LatentChoice(chain, head, query, memory), leaves
+
+
+def test_marginal_likelihood_of_a_chain_is_the_sum_over_paths_with_gradients_to_everything(choice):
+    choice, leaves = choice
+    target = torch.tensor([[1, 2, 3], [4, 5, 6]])
+    value = OBJECTIVES["marginal"]()(choice.observe(target)).value
+    logits = choice.head(
+        choice.query.unsqueeze(2).expand(2, 3, 5, 4), choice.memory.expand(2, 3, 5, 6)
+    ).log_softmax(-1)
+    log_f = logits.gather(-1, target[..., None, None].expand(2, 3, 5, 1)).squeeze(-1)
+    chain, total = choice.prior, []
+    for b in range(2):
+        joint = []
+        for path in itertools.product(range(5), repeat=3):
+            log_p = sum(chain.log_rows(j)[b, path[j - 1] if j else 0, i] for j, i in enumerate(path))
+            joint.append(log_p + sum(log_f[b, j, i] for j, i in enumerate(path)))
+        total.append(torch.stack(joint).logsumexp(0))
+    expected = torch.stack(total)
+    torch.testing.assert_close(value.sum(1), expected, **EXACT)
+    ours, theirs = (torch.autograd.grad(x.sum(), leaves, retain_graph=True) for x in (value, expected))
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_soft_attention_uses_the_marginals_of_the_chain(choice):
+    choice, _ = choice
+    value = OBJECTIVES["soft"]()(choice.observe(torch.zeros(2, 3, dtype=torch.long))).value
+    context = choice.prior.mean @ choice.memory.squeeze(1)
+    expected = choice.head(choice.query, context).log_softmax(-1)[..., 0]
+    torch.testing.assert_close(value, expected, **EXACT)
+
+
+@pytest.mark.parametrize("name", ["hard-enum", "hard-sample"])
+def test_objectives_that_need_independent_queries_refuse_a_chain(choice, name):
+    with pytest.raises(MissingAbilityError, match="Chain does not implement"):
+        OBJECTIVES[name]()(choice[0].observe(torch.zeros(2, 3, dtype=torch.long)))
+
+
+def test_a_query_that_does_not_exist_changes_nothing(problem):
+    exists = QUERIES.clone()
+    exists[0, 1] = False
+    chain = problem.chain().where(exists)
+    assert (chain.filter(problem.log_f)[0, 1] == 0).all()
+    assert (chain.mean[0, 1] == 0).all()
+
+
+def test_a_detached_chain_has_the_same_values_and_no_gradient(problem):
+    chain = problem.chain()
+    value = chain.detach().filter(problem.log_f.detach())
+    assert not value.requires_grad
+    assert torch.equal(value, chain.filter(problem.log_f).detach())

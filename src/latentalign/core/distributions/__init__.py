@@ -7,6 +7,7 @@ from latentalign.core.distributions.base import (
     require_count,
 )
 from latentalign.core.distributions.categorical import Categorical
+from latentalign.core.distributions.chain import Chain, Dense, Jump, Monotone
 from latentalign.core.distributions.dirichlet import Dirichlet
 from latentalign.core.distributions.logistic_normal import LogisticNormal
 
@@ -14,8 +15,12 @@ __all__ = [
     "DISTRIBUTIONS",
     "AlignmentDistribution",
     "Categorical",
+    "Chain",
+    "Dense",
     "Dirichlet",
+    "Jump",
     "LogisticNormal",
+    "Monotone",
     "check_scores",
     "require_count",
 ]

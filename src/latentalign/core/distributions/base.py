@@ -7,7 +7,7 @@ implements the abilities that it has. Objectives, estimators and predictives ask
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,6 +17,9 @@ from latentalign.core.alignments import Alignments, Mixed, OneHot
 from latentalign.core.errors import MissingAbilityError, NonFiniteScoresError
 from latentalign.core.numerics import NEG_INF, at_least_float32
 from latentalign.core.registry import Registry
+
+if TYPE_CHECKING:
+    from latentalign.core.latent import Latent
 
 ABILITIES = ("enumerate", "top", "sample", "at", "log_prob_of", "rsample", "relaxed_sample")
 """Methods that a distribution may implement or leave out."""
@@ -69,6 +72,11 @@ class AlignmentDistribution(ABC):
     @abstractmethod
     def detach(self) -> AlignmentDistribution:
         """The same distribution without gradient."""
+
+    def log_evidence(self, latent: Latent) -> Float[Tensor, "*batch"]:
+        """log p(y | x, x~) of every query, with all alignments summed out."""
+        self.require("enumerate", by="marginal")
+        return latent.log_marginal(self.enumerate())
 
     # Optional abilities: a subclass implements those that it has.
 

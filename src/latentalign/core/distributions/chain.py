@@ -12,12 +12,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from latentalign.core.alignments import OneHot
+from latentalign.core.distributions.base import AlignmentDistribution, check_scores
 from latentalign.core.distributions.categorical import Categorical
 from latentalign.core.kernels.chains import (
     ChainFilter,
@@ -30,6 +33,9 @@ from latentalign.core.kernels.chains import (
 )
 from latentalign.core.numerics import NEG_INF, in_float64, masked_log_softmax, weighted_sum
 
+if TYPE_CHECKING:
+    from latentalign.core.latent import Latent
+
 
 class Transition(ABC):
     """Which moves from member to member a chain prefers."""
@@ -37,6 +43,10 @@ class Transition(ABC):
     @abstractmethod
     def kernel(self, members: int, like: Tensor) -> Kernel:
         """K for this many members, in the precision and on the device of `like`."""
+
+    def detach(self) -> Transition:
+        """The same transition without gradient."""
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +66,9 @@ class Jump(Transition):
         jump = (place - place.unsqueeze(1)).clamp(-widest, widest) + widest
         table = self.table.to(like.dtype)
         return TableKernel((table - table.detach().amax()).exp()[jump])
+
+    def detach(self) -> Jump:
+        return Jump(self.table.detach())
 
 
 @dataclass(frozen=True)
@@ -79,10 +92,16 @@ class Dense(Transition):
         peak = weights.detach().amax((-1, -2), keepdim=True)
         return DenseKernel((weights - peak.masked_fill(peak == NEG_INF, 0.0)).exp())
 
+    def detach(self) -> Dense:
+        return Dense(self.log_weights.detach())
+
 
 @dataclass(frozen=True, eq=False)
-class Chain:
-    """A distribution over the paths z_1..z_S of every example."""
+class Chain(AlignmentDistribution):
+    """A distribution over the paths z_1..z_S of every example; *batch is (B, S).
+
+    Queries depend on each other, so a chain cannot be enumerated query by query: objectives that need that refuse it.
+    """
 
     scores: Float[Tensor, "B S N"]
     """log E_j, for the members that can be selected; -inf elsewhere. Float64 where the device has it."""
@@ -97,15 +116,14 @@ class Chain:
 
     @classmethod
     def from_scores(
-        cls,
-        scores: Float[Tensor, "B S N"],
-        mask: Bool[Tensor, "..."] | None = None,
-        *,
-        transition: Transition,
-        null_scores: Float[Tensor, "B S"] | None = None,
+        cls, scores: Float[Tensor, "B S N"], mask: Tensor | None = None, *more: Tensor, **options: Any
     ) -> Chain:
-        """A chain whose chance of NULL is sigmoid(null_scores); without them there is no NULL."""
-        members = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask.expand(scores.shape)
+        """A chain with the options `transition` and `null_scores` (B, S).
+
+        The chance of NULL is sigmoid(null_scores); without them there is no NULL.
+        """
+        transition, null_scores = options["transition"], options.get("null_scores")
+        _, members = check_scores(scores, mask)
         wide = in_float64(scores).masked_fill(~members, NEG_INF)
         exists = members.any(-1)
         if null_scores is None:
@@ -115,6 +133,21 @@ class Chain:
             log_null = F.logsigmoid(clean).unsqueeze(-1).expand(wide.shape)
         return cls(wide, transition, members, exists, log_null, null_scores is not None, scores.dtype)
 
+    def where(self, exists: Bool[Tensor, "B S"]) -> Chain:
+        """The same chain without the queries that do not exist; it stays where it is for them."""
+        keep = exists.unsqueeze(-1)
+        scores = self.scores.masked_fill(~keep, NEG_INF)
+        return replace(self, scores=scores, members=self.members & keep, exists=self.exists & exists)
+
+    def detach(self) -> Chain:
+        """The same chain without gradient."""
+        return replace(
+            self,
+            scores=self.scores.detach(),
+            transition=self.transition.detach(),
+            log_null=self.log_null.detach(),
+        )
+
     @cached_property
     def kernel(self) -> Kernel:
         """K."""
@@ -123,7 +156,7 @@ class Chain:
         )
 
     @property
-    def mask(self) -> Bool[Tensor, "B S T"]:
+    def mask(self) -> Bool[Tensor, "B S T"]:  # type: ignore[override]
         """True where a member exists; the last one is NULL where the chain has it."""
         return torch.cat([self.members, self.exists.unsqueeze(-1)], -1) if self.null else self.members
 
@@ -155,6 +188,12 @@ class Chain:
     def filter(self, log_f: Float[Tensor, "B S T"]) -> Float[Tensor, "B S"]:
         """log p(y_j | y_<j, x): the exact log-likelihood of every query, summed over all paths."""
         return self.filtered(log_f)[0].to(self.dtype)
+
+    def log_evidence(self, latent: Latent) -> Float[Tensor, "B S"]:
+        index = torch.arange(self.mask.shape[-1], device=self.mask.device).expand(self.mask.shape)
+        weight = torch.zeros(self.mask.shape, dtype=self.dtype, device=self.mask.device)
+        weight = weight.masked_fill(~self.mask, NEG_INF)
+        return self.filter(latent.log_likelihood(OneHot(index, weight, weight)))
 
     @cached_property
     def marginals(self) -> Categorical:

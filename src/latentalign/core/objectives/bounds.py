@@ -72,9 +72,8 @@ class Marginal(Objective):
         self.distribution = distribution
 
     def forward(self, latent: Latent, draws: Int[Tensor, "*batch 1"] | None = None) -> Estimate:
-        latent.prior.require("enumerate", by="marginal")
         if self.tolerance == 0 and self.tail == "enumerate":
-            value = latent.log_marginal(latent.prior.enumerate())
+            value = latent.prior.log_evidence(latent)
             return Estimate(value, value)
         found = certified_marginal(
             latent,
