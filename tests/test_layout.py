@@ -62,6 +62,7 @@ def test_core_imports_nothing_but_torch():
         "abc",
         "collections",
         "dataclasses",
+        "functools",
         "itertools",
     }
     allowed |= {"contextlib", "difflib", "importlib", "inspect", "math", "typing"}

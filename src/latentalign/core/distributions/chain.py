@@ -31,7 +31,7 @@ from latentalign.core.kernels.chains import (
     TableKernel,
     backward_messages,
 )
-from latentalign.core.numerics import NEG_INF, in_float64, masked_log_softmax, weighted_sum
+from latentalign.core.numerics import NEG_INF, in_float64, masked_log_softmax
 
 if TYPE_CHECKING:
     from latentalign.core.latent import Latent
@@ -264,13 +264,13 @@ class Chain(AlignmentDistribution):
             log_real_ratio = real if other is None else real - other.log_real(j)
             log_null_ratio = log_null if other is None else log_null - other.log_null[:, j]
             if j == 0:  # one position, drawn once: row i of the first step is the same for every i
-                rows = weighted_sum(ours[:, 0].exp(), ours[:, 0] - theirs[:, 0])
+                rows = weighted_product(ours[:, 0].exp(), ours[:, 0] - theirs[:, 0]).sum(-1)
                 split = position[:, 0] * (
                     real.exp() * log_real_ratio + weighted_product(log_null.exp(), log_null_ratio)
                 )
                 found.append(rows + split.sum(-1))
                 continue
-            rows = weighted_sum(ours.exp(), ours - theirs) + log_real_ratio
+            rows = weighted_product(ours.exp(), ours - theirs).sum(-1) + log_real_ratio
             each = real.exp() * rows + weighted_product(log_null.exp(), log_null_ratio)
             found.append((position[:, j] * each).sum(-1))
         return torch.stack(found, 1).masked_fill(~self.exists, 0.0)
