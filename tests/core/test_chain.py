@@ -141,6 +141,7 @@ def test_gradients_of_the_likelihood_agree_with_brute_force_for_any_weights_of_t
         torch.testing.assert_close(a, b.nan_to_num(0.0), **EXACT)
 
 
+@pytest.mark.slow
 def test_gradients_of_the_marginals_agree_with_finite_differences(problem):
     problem.scores.data.nan_to_num_(0.0)
     torch.autograd.gradcheck(lambda *_: problem.chain().mean, problem.parameters()[:1])
@@ -205,6 +206,7 @@ def test_the_best_path_is_the_most_probable_of_all(problem):
         torch.testing.assert_close(log_prob[b], log_p, **EXACT)
 
 
+@pytest.mark.slow
 def test_sampled_paths_have_the_probabilities_of_the_chain(problem):
     stats = pytest.importorskip("scipy.stats")
     chain, n = problem.chain().posterior(problem.log_f), 20_000
