@@ -162,17 +162,25 @@ class Chain(AlignmentDistribution):
 
     # Sums over all paths
 
-    def filtered(self, log_f: Float[Tensor, "B S T"]) -> tuple[Tensor, Tensor]:
-        """log p(y_j | y_<j, x) and p(z_j | y_<=j, x), given log p(y_j | z_j) of every member."""
+    def split(self, log_f: Float[Tensor, "B S T"]) -> tuple[Tensor, Tensor]:
+        """log f of the members and of NULL, in float64, with padding cleared."""
         log_f = in_float64(log_f)
         by_member, by_null = (log_f[..., :-1], log_f[..., -1]) if self.null else (log_f, self.no_null)
-        by_member = by_member.masked_fill(~self.members, NEG_INF)
-        by_null = by_null.masked_fill(~self.exists, 0.0)
+        return by_member.masked_fill(~self.members, NEG_INF), by_null.masked_fill(~self.exists, 0.0)
+
+    def run_filter(self, log_f: Float[Tensor, "B S T"]) -> tuple[Tensor, Tensor, Tensor]:
+        """log p(y_j | y_<j, x), and p(z_j | y_<=j, x) of the members and of their NULL copies."""
+        by_member, by_null = self.split(log_f)
         kernel = self.kernel
-        value, member, nothing = ChainFilter.apply(  # type: ignore[no-untyped-call]
+        found: tuple[Tensor, Tensor, Tensor] = ChainFilter.apply(  # type: ignore[no-untyped-call]
             kernel, kernel.weight, self.scores, by_member, self.log_null, by_null, self.exists
         )
-        return value, self.joined(member, nothing)
+        return found
+
+    @property
+    def nothing_seen(self) -> Float[Tensor, "B S T"]:
+        """log f of outputs that say nothing about z: the filter then gives the prior."""
+        return torch.zeros(self.mask.shape, dtype=self.scores.dtype, device=self.scores.device)
 
     @property
     def no_null(self) -> Float[Tensor, "B S"]:
@@ -187,7 +195,7 @@ class Chain(AlignmentDistribution):
 
     def filter(self, log_f: Float[Tensor, "B S T"]) -> Float[Tensor, "B S"]:
         """log p(y_j | y_<j, x): the exact log-likelihood of every query, summed over all paths."""
-        return self.filtered(log_f)[0].to(self.dtype)
+        return self.run_filter(log_f)[0].to(self.dtype)
 
     def log_evidence(self, latent: Latent) -> Float[Tensor, "B S"]:
         index = torch.arange(self.mask.shape[-1], device=self.mask.device).expand(self.mask.shape)
@@ -198,8 +206,8 @@ class Chain(AlignmentDistribution):
     @cached_property
     def marginals(self) -> Categorical:
         """p(z_j) of every query by itself."""
-        nothing_seen = torch.zeros(self.mask.shape, dtype=self.scores.dtype, device=self.scores.device)
-        mass = self.filtered(nothing_seen)[1]
+        _, member, nothing = self.run_filter(self.nothing_seen)
+        mass = self.joined(member, nothing)
         used = mass > 0
         log_mass = mass.masked_fill(~used, 1.0).log().masked_fill(~used, NEG_INF)
         return Categorical(log_mass.to(self.dtype), used & self.mask)
@@ -212,10 +220,7 @@ class Chain(AlignmentDistribution):
     @torch.no_grad()
     def posterior(self, log_f: Float[Tensor, "B S T"]) -> Chain:
         """p(z_1..z_S | y, x): again a chain, with the same kernel."""
-        log_f = in_float64(log_f)
-        by_member, by_null = (log_f[..., :-1], log_f[..., -1]) if self.null else (log_f, self.no_null)
-        by_member = by_member.masked_fill(~self.members, NEG_INF)
-        by_null = by_null.masked_fill(~self.exists, 0.0)
+        by_member, by_null = self.split(log_f)
         s = Scaled(self.scores, by_member, self.log_null, by_null)
         after, null = backward_messages(self.kernel, s, self.exists)
         scores = self.scores + by_member + after.log()
@@ -244,13 +249,7 @@ class Chain(AlignmentDistribution):
 
     def positions(self) -> Float[Tensor, "B S N"]:
         """p(position before step j): of the first step, where it starts."""
-        zero = torch.zeros(self.mask.shape, dtype=self.scores.dtype, device=self.scores.device)
-        by_member, by_null = (zero[..., :-1], zero[..., -1]) if self.null else (zero, self.no_null)
-        kernel = self.kernel
-        _, member, nothing = ChainFilter.apply(  # type: ignore[no-untyped-call]
-            kernel, kernel.weight, self.scores, by_member.masked_fill(~self.members, NEG_INF), self.log_null,
-            by_null, self.exists,
-        )  # fmt: skip
+        _, member, nothing = self.run_filter(self.nothing_seen)
         start = masked_log_softmax(self.scores[:, 0], self.members[:, 0]).exp()
         return torch.cat([start.unsqueeze(1), (member + nothing)[:, :-1]], 1)
 
