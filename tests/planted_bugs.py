@@ -45,7 +45,7 @@ def exit_with_pytest(project: Path, tests: list[str]) -> None:
     sys.path.insert(0, str(project / "src"))
     # No compiled files: two versions of a file may share size and second, and the older would be used.
     sys.dont_write_bytecode = True
-    nodes = [f"tests/core/{test}" for test in tests]
+    nodes = [f"tests/{test}" for test in tests]
     code = NOT_RUN
     try:
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):

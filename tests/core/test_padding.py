@@ -125,3 +125,17 @@ def test_a_query_without_source_never_matters():
     estimate.surrogate.sum().backward()
     assert (estimate.value[0] == 0).all()
     assert all(p.grad.isfinite().all() for p in attention.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("anything", [-100, 10**6])
+def test_targets_at_padding_may_be_any_number(anything):
+    attention = LatentAttention(5, 4, 7, hidden=6)
+    query, memory = torch.randn(2, 3, 5), torch.randn(2, 4, 4)
+    padding = torch.tensor([[False, False, True], [False, True, True]])
+    found = []
+    for filler in (0, anything):
+        target = torch.tensor([[1, 6, filler], [3, filler, filler]])
+        latent = attention(query, memory, query_padding_mask=padding).observe(target)
+        estimate = OBJECTIVES["variational-enum"]()(latent)
+        found.append([estimate.value, *gradients(estimate.surrogate, list(attention.parameters()))])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))

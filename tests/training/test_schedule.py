@@ -47,3 +47,25 @@ def test_resuming_takes_the_state_and_keeps_the_settings():
 def test_from_a_planned_validation_on_the_rate_always_falls():
     found = rates(Schedule(1.0, 0.5, start=2, anneal=3), [9, 8, 7, 6, 6.5])
     assert [rate for _, rate in found] == [1.0, 1.0, 0.5, 0.25, 0.125]
+
+
+def test_the_rate_falls_while_the_bound_is_above_the_best_even_if_it_falls():
+    assert rates(Schedule(1.0, 0.5, start=1), [4, 6, 5, 4, 3]) == [
+        (True, 1.0), (False, 0.5), (False, 0.25), (False, 0.25), (True, 0.25),
+    ]  # fmt: skip
+
+
+def test_the_bound_moves_the_rate_and_the_score_chooses_the_model():
+    schedule = Schedule(1.0, 0.5, start=1, patience=2)
+    assert [schedule.take(bound, score) for bound, score in ((4, 9), (6, 8), (3, 8.5))] == [True, True, False]
+    assert (schedule.learning_rate, schedule.best_bound, schedule.best_score) == (0.5, 3, 8)
+    assert not schedule.ended
+    schedule.take(2, 8.5)
+    assert schedule.ended
+
+
+def test_a_resumed_schedule_remembers_the_best_bound():
+    before, after = Schedule(1.0, 0.5, start=1), Schedule(1.0, 0.5, start=1)
+    rates(before, [4, 6])
+    after.resume(dataclasses.asdict(before))
+    assert rates(before, [5]) == rates(after, [5]) == [(False, 0.25)]

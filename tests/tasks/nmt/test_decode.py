@@ -12,6 +12,8 @@ from latentalign import parse_predict
 from latentalign.core.kernels import fused_softmax
 from latentalign.search import BeamSearch
 from latentalign.tasks.nmt.decode import Translator, pair_batch
+from latentalign.tasks.nmt.model import ModelConfig, TranslationModel
+from latentalign.tasks.nmt.tokenizer import EOS
 from latentalign.tasks.nmt.translate import TranslationJob, TranslationSettings, translate_lines
 from latentalign.textfiles import read_lines
 
@@ -103,6 +105,27 @@ def test_certified_decoding_is_exact_decoding_to_the_tolerance(trained, lines, b
         with torch.no_grad():
             own = float(parse_predict("exact").log_prob(model.latent(batch)).sum())
         assert own - len(h.tokens) * math.log(1.01) - 1e-4 <= h.log_prob <= own + 1e-4
+
+
+def test_certified_decoding_gives_the_end_of_sentence_no_place_that_eos_norm_takes_away():
+    """Likely members end the sentence, which `eos_norm` makes worthless; words come from unlikely ones."""
+    torch.manual_seed(2)
+    sizes = ModelConfig(
+        embedding=8, encoder_size=6, decoder_size=10, attention_size=7, head_size=9, dropout=0.0, init=1.0
+    )
+    model = TranslationModel(sizes, source_size=20, target_size=15).double()
+    with torch.no_grad():
+        model.head.output.weight[EOS] *= 40  # some members surely end, others surely do not
+        model.decoder.score.to_score.weight.mul_(20)
+    search = BeamSearch(beam=2, nbest=2, eos_norm=50.0, max_length=4)
+    sources = [[5, 6, 7, 8, 12, 13], [9, 4, 10, 11], [4, 5, 6, 7, 8, 9, 10]]
+    exact, certified = (
+        [h for found in Translator(model, search, parse_predict(how))(sources) for h in found]
+        for how in ("exact", "certified:0.01")
+    )
+    for a, b in zip(exact, certified, strict=True):
+        assert a.tokens == b.tokens
+        assert a.log_prob - len(a.tokens) * math.log(1.01) <= b.log_prob <= a.log_prob + 1e-9
 
 
 def test_batch_size_and_order_give_the_same_text(trained, lines):

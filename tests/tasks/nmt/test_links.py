@@ -68,6 +68,11 @@ def test_growth_goes_on_until_nothing_is_added():
     assert symmetrize(links("00 11 22 33"), links("33"), "grow-diag") == links("00 11 22 33")
 
 
+@pytest.mark.parametrize("neighbour", ["11", "12", "13", "21", "23", "31", "32", "33"])
+def test_growth_reaches_all_eight_neighbours(neighbour):
+    assert symmetrize(links(f"22 {neighbour}"), links("22"), "grow-diag") == links(f"22 {neighbour}")
+
+
 def test_growth_does_not_jump():
     assert symmetrize(links("00 22"), links("00"), "grow-diag") == links("00")
 

@@ -139,6 +139,7 @@ def test_boxes_overlap():
     assert intersection_over_union([0, 0, 1, 1], [2, 2, 3, 3]) == 0
     assert overlaps([0, 0, 2, 2], [[5, 5, 6, 6], [0, 0, 2, 1.5]])
     assert not overlaps([0, 0, 2, 2], [[1, 0, 3, 2]])
+    assert overlaps([0, 0, 2, 2], [[0, 0, 2, 1]])  # exactly one half
 
 
 def test_the_majority_is_of_the_questions_type(trained):
