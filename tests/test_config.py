@@ -167,6 +167,74 @@ def test_complaints_about_overrides_say_so(recipe):
     assert "training.epochs is a value" in complaint(path, "training.epochs=3", "training.epochs.x=3")
 
 
+def test_a_complaint_blames_the_file_for_what_the_file_alone_does_wrong(recipe):
+    path = recipe(MINIMAL + "[training]\nlearnig_rate = 1.0\n")
+    assert complaint(path, "training.epochs=9").startswith(f"{path}: unknown key training.learnig_rate")
+    path = recipe(MINIMAL + "[training]\nlimit = 3\n")
+    assert complaint(path, "training.epochs=9") == f"{path}: training: limit must be at least epochs"
+
+
+def test_a_rule_about_a_table_that_an_override_breaks_blames_the_override(recipe):
+    path = recipe(MINIMAL + "[training]\nlimit = 30\n")
+    assert complaint(path, "training.epochs=31") == "--set: training: limit must be at least epochs"
+    flags = {"training.epochs": "--epochs"}
+    with pytest.raises(InputError, match=r"^--epochs: limit must be at least epochs$"):
+        config.read_recipe(path).build(Recipe, ["training.epochs=31"], flags=flags)
+
+
+def test_a_recipe_takes_from_its_base_what_it_does_not_set(recipe, tmp_path):
+    (tmp_path / "common").mkdir()
+    base = '[data.train]\nsource = "train.de"\ngold = "/gold"\n[training]\nepochs = 7\nshuffle = false\n'
+    (tmp_path / "common" / "base.toml").write_text(base)
+    middle = 'base = "base.toml"\n[data.test]\nsource = "test.de"\n[training]\nepochs = 8\n'
+    (tmp_path / "common" / "middle.toml").write_text(middle)
+    path = recipe('base = "common/middle.toml"\n[data.test]\ngold = "g"\n[training]\nnote = "mine"\n')
+    loaded = load(path, Recipe, ["data.test.source=here.de"])
+    assert loaded.training == Training(epochs=8, shuffle=False, note="mine")
+    assert loaded.data.train == Split(source=tmp_path / "common" / "train.de", gold="/gold")
+    assert loaded.data.test == Split(source=Path.cwd() / "here.de", gold=tmp_path / "g")
+    assert load(path, Recipe).data.test.source == tmp_path / "common" / "test.de"
+    assert config.read_recipe(path).merged_table["training"] == {
+        "epochs": 8,
+        "shuffle": False,
+        "note": "mine",
+    }
+
+
+def test_a_complaint_names_the_base_that_has_the_problem(recipe, tmp_path):
+    (tmp_path / "base.toml").write_text(MINIMAL + "[training]\nepoch = 3\n")
+    path = recipe('base = "base.toml"\n[training]\nshufle = true\n')
+    first, second = complaint(path).split("\n")
+    assert {first, second} == {
+        f"{tmp_path / 'base.toml'}: unknown key training.epoch; did you mean training.epochs?",
+        f"{path}: unknown key training.shufle; did you mean training.shuffle?",
+    }
+
+
+def test_bases_that_are_missing_circular_or_no_text_are_errors(recipe, tmp_path):
+    path = recipe('base = "absent.toml"\n')
+    message = complaint(path)
+    assert message.startswith(f"{path}: base: {tmp_path / 'absent.toml'}: no such file")
+    assert "nmt/demo" in message
+    (tmp_path / "a.toml").write_text('base = "b.toml"')
+    (tmp_path / "b.toml").write_text('base = "a.toml"')
+    assert "base = 'a.toml' leads back to itself" in complaint(tmp_path / "a.toml")
+    assert "leads back to itself" in complaint(recipe('base = "recipe.toml"\n'))
+    assert "base must be the name of a recipe or a file, got 3" in complaint(recipe("base = 3\n"))
+    assert "unknown key bas; did you mean base?" in complaint(recipe('bas = "a"\n' + MINIMAL))
+
+
+def test_a_shipped_recipe_is_a_base_that_sees_the_current_folder(recipe, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    from latentalign.tasks.nmt.recipe import NMTConfig
+
+    loaded = load(recipe('base = "nmt/multi30k-small"\n[training]\nepochs = 2\n'), NMTConfig)
+    assert loaded.training.epochs == 2
+    plain = load("nmt/multi30k-small", NMTConfig)
+    assert loaded.model == plain.model
+    assert loaded.data == plain.data
+
+
 def test_paths_are_seen_from_the_recipe_and_overrides_from_here(recipe, tmp_path, monkeypatch):
     here = tmp_path / "here"
     here.mkdir()

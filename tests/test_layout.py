@@ -7,7 +7,7 @@ import pytest
 
 SRC = Path(__file__).resolve().parents[1] / "src" / "latentalign"
 
-BASE = {"errors", "extras", "storage", "config", "textfiles"}
+BASE = {"errors", "extras", "storage", "config", "recipe_errors", "textfiles"}
 LIBRARY = {"core", "nn", "search", "training", "data", "reproduction", "web"}
 SHARED = {"tasks/base", "tasks/diagnosis", "tasks/likelihoods", "tasks/padding"}
 """Modules that all tasks may use; the registry is not among them."""

@@ -21,6 +21,26 @@ A recipe is a TOML file. Set a key in the file, or on the command line with `--s
 latentalign train nmt/demo --out run --set training.epochs=3
 ```
 
+`latentalign recipe list` names the shipped recipes. `latentalign recipe show NAME` prints a recipe as it takes
+effect, with every key; add `--explain` to see the meaning of each key, and `--set` to see what a change does.
+
+A recipe may start from another one. `base` at the top of the file is the name of a shipped recipe, or a file
+relative to this one:
+
+```toml
+base = "nmt/multi30k-small"
+
+[data.train]
+source = "train.fr"
+target = "train.en"
+
+[training]
+epochs = 10
+```
+
+Tables are merged key by key, and the recipe wins over its base. Paths in a base stay relative to the base. A run
+directory stores the complete recipe and does not need the base any more.
+
 This page is generated from the models that read recipes. An unknown key is an error, and the message names
 the nearest key that exists. Paths are relative to the recipe's folder; paths given with `--set` are relative
 to the current folder. A key whose default is *unset* may be absent.

@@ -10,17 +10,18 @@ import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar
 
 import tomli_w
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo
 from pydantic_core import to_jsonable_python
 
 from latentalign.errors import InputError
+from latentalign.recipe_errors import BASE, Key, Problem, describe_problems, models_at, parts_of, summary
 from latentalign.textfiles import read_lines
 
 
@@ -48,7 +49,10 @@ class Recipe:
 
     name: str
     table: dict[str, Any]
+    """The keys of this recipe alone, without those of its base."""
     folder: Path
+    base: "Recipe | None" = None
+    """The recipe that this one starts from."""
 
     @classmethod
     def parse(cls, text: str, name: str, folder: Path) -> "Recipe":
@@ -58,34 +62,86 @@ class Recipe:
         except ValueError as error:
             raise InputError(f"{name}: not valid TOML: {error}") from None
 
-    def build(self, model: type[T], overrides: Sequence[str] = ()) -> T:
-        """The model that the recipe describes, with overrides."""
-        table, changed = self.table, []
+    @property
+    def merged_table(self) -> dict[str, Any]:
+        """The keys of this recipe and of its bases. Where both have a key, the recipe wins."""
+        return _merge(self.base.merged_table, self.table) if self.base else self.table
+
+    def build(
+        self, model: type[T], overrides: Sequence[str] = (), *, flags: Mapping[str, str] | None = None
+    ) -> T:
+        """The model that the recipe describes, with overrides.
+
+        `flags` names the option of the command line that an override comes from, by its key, if that is not --set.
+        Messages about the override then name this option.
+        """
+        complete = self._with_anchored_bases(model)
+        table, changed = complete, dict[Key, str]()
         for override in overrides:
             key, value = _parse_override(override)
             if _is_data_path(model, key):
                 value = str(Path.cwd() / str(value))
             table = _assign(table, key, value)
-            changed.append(key)
+            changed[key] = (flags or {}).get(".".join(key), "--set")
+        found = self._validate(model, table, origin=f"{self.name} with --set" if changed else self.name)
+        if not isinstance(found, ValidationError):
+            return found
+        # A problem that the recipe has without the overrides is the recipe's own.
+        before = self._validate(model, complete, origin=self.name) if changed else None
+        old = [summary(each) for each in before.errors()] if isinstance(before, ValidationError) else []
+        problems = [Problem(each, table, is_new=summary(each) not in old) for each in found.errors()]
+        raise InputError(describe_problems(problems, model, changed=changed, file_of=self._file_of))
+
+    def _validate(self, model: type[T], table: dict[str, Any], *, origin: str) -> T | ValidationError:
+        """The model of some tables, or the error that says what is wrong with them."""
         # Strict: "3" is not a number and 1 is not a truth value. The detour through JSON is needed because
         # strict mode accepts a list for a tuple and text for a path only there.
         try:
             text = json.dumps(table, default=str)
         except (RecursionError, ValueError):
-            origin = f"{self.name} with --set" if changed else self.name
             problem = "a number has thousands of digits, or tables are nested too deeply"
             raise InputError(f"{origin}: {problem}") from None
         try:
             return model.model_validate_json(text, strict=True, context={"folder": self.folder})
         except ValidationError as error:
-            message = _explain_errors(error, self.name, model, table=table, changed=changed)
-            raise InputError(message) from None
+            return error
+
+    def _with_anchored_bases(self, model: type[BaseModel]) -> dict[str, Any]:
+        """The merged tables, in which the paths of the bases are absolute."""
+        if self.base is None:
+            return self.table
+        base = _anchor(self.base._with_anchored_bases(model), self.base.folder, model)
+        return _merge(base, self.table)
+
+    def _file_of(self, key: Key) -> str:
+        """The name of the recipe that sets a key: this one, or one of its bases."""
+        found: Recipe | None = self
+        while found is not None and not _has(found.table, key):
+            found = found.base
+        return found.name if found else self.name
 
 
 def read_recipe(recipe: Path | str) -> Recipe:
-    """Read a recipe: a file, or the name of a shipped one such as `nmt/demo`."""
-    text, folder = _read_text(recipe)
-    return Recipe.parse(text, str(recipe), folder)
+    """Read a recipe and its bases: a file, or the name of a shipped one such as `nmt/demo`."""
+    return _read_with_bases(recipe, ())
+
+
+def _read_with_bases(recipe: Path | str, readers: tuple[str, ...]) -> Recipe:
+    """Read a recipe that is the base of all `readers`, the outermost first."""
+    text, folder = _read_text(recipe, readers)
+    found = Recipe.parse(text, str(recipe), folder)
+    name = found.table.pop(BASE, None)
+    if name is None:
+        return found
+    if not isinstance(name, str):
+        raise InputError(f"{recipe}: {BASE} must be the name of a recipe or a file, got {name!r:.80}")
+    is_shipped = name in shipped_recipes() and not os.path.isfile(folder / name)
+    base = name if is_shipped else str(folder / name)
+    here = str(recipe) if str(recipe) in shipped_recipes() else os.path.realpath(recipe)
+    chain = (*readers, here)
+    if (base if is_shipped else os.path.realpath(base)) in chain:
+        raise InputError(f"{recipe}: {BASE} = {name!r} leads back to itself; remove one of these keys")
+    return replace(found, base=_read_with_bases(base, chain))
 
 
 def load(recipe: Path | str, model: type[T], overrides: Sequence[str] = ()) -> T:
@@ -109,9 +165,21 @@ def shipped_recipes() -> list[str]:
     )
 
 
+def shipped_description(name: str) -> str:
+    """What a shipped recipe is for: its first line, which is a comment."""
+    first, _, _ = (_shipped_folder() / f"{name}.toml").read_text(encoding="utf-8").partition("\n")
+    return first.removeprefix("#").strip()
+
+
 def dump(model: BaseModel) -> str:
     """Complete TOML text of a model, from which `load` builds an equal one."""
-    return tomli_w.dumps(_without_absent(model.model_dump()))
+    return tomli_w.dumps(toml_values(model))
+
+
+def toml_values(model: BaseModel) -> dict[str, Any]:
+    """The tables of a model as values that TOML has. Keys that are not set are left out."""
+    values: dict[str, Any] = _without_absent(model.model_dump())
+    return values
 
 
 def flatten(model: BaseModel) -> dict[str, Any]:
@@ -140,16 +208,19 @@ def _shipped_folder() -> Traversable:
     return resources.files("latentalign") / "recipes"
 
 
-def _read_text(recipe: Path | str) -> tuple[str, Path]:
-    """The text of a recipe and the folder that its paths are relative to."""
+def _read_text(recipe: Path | str, readers: Sequence[str] = ()) -> tuple[str, Path]:
+    """The text of a recipe and the folder that its paths are relative to. `readers` have it as their base."""
+    where = f"{readers[-1]}: {BASE}: " if readers else ""
     # os.path returns False for names that no file can have; the methods of Path would raise.
     if not os.path.isfile(recipe):
         names = shipped_recipes()
         if str(recipe) in names:
             return (_shipped_folder() / f"{recipe}.toml").read_text(encoding="utf-8"), Path.cwd()
         if not os.path.exists(recipe):
+            near = difflib.get_close_matches(str(recipe), names, n=1)
+            remedy = f"; did you mean {near[0]}?" if near else ""
             raise InputError(
-                f"{recipe}: no such file, and no shipped recipe has that name ({', '.join(names)})"
+                f"{where}{recipe}: no such file, and no shipped recipe has that name ({', '.join(names)}){remedy}"
             )
     return "\n".join(read_lines(recipe)), Path(recipe).absolute().parent
 
@@ -174,7 +245,7 @@ def _parse_toml(text: str) -> dict[str, Any]:
 # Overrides
 
 
-def _parse_override(override: str) -> tuple[tuple[str, ...], Any]:
+def _parse_override(override: str) -> tuple[Key, Any]:
     """Key and value of an override `table.key=value`."""
     name, equals, text = override.partition("=")
     key = tuple(part.strip() for part in name.split("."))
@@ -188,7 +259,7 @@ def _parse_override(override: str) -> tuple[tuple[str, ...], Any]:
     return key, text if is_text else table["value"]
 
 
-def _assign(table: dict[str, Any], key: tuple[str, ...], value: Any) -> dict[str, Any]:
+def _assign(table: dict[str, Any], key: Key, value: Any) -> dict[str, Any]:
     """A copy of nested tables with one value replaced. Tables that are absent are created."""
     result = inner = dict(table)
     for depth, part in enumerate(key[:-1], start=1):
@@ -201,92 +272,43 @@ def _assign(table: dict[str, Any], key: tuple[str, ...], value: Any) -> dict[str
     return result
 
 
-def _is_data_path(model: type[BaseModel], key: tuple[str, ...]) -> bool:
+def _is_data_path(model: type[BaseModel], key: Key) -> bool:
     """Whether the key names a file, which an override gives relative to the current folder."""
-    for owner in _models(model, key[:-1]):
+    for owner in models_at(model, key[:-1]):
         field = owner.model_fields.get(key[-1])
-        if field and (_RESOLVE_PATH in field.metadata or DataPath in _parts(field.annotation)):
+        if field and (_RESOLVE_PATH in field.metadata or DataPath in parts_of(field.annotation)):
             return True
     return False
 
 
-# Messages
+# Bases
 
 
-def _explain_errors(
-    error: ValidationError,
-    recipe: Path | str,
-    model: type[BaseModel],
-    *,
-    table: dict[str, Any],
-    changed: list[tuple[str, ...]],
-) -> str:
-    """All errors of a recipe, one per line, misspelt keys first."""
-    problems = sorted(
-        error.errors(include_url=False), key=lambda problem: problem["type"] != "extra_forbidden"
-    )
-    lines = []
-    for problem in problems:
-        key = _key(problem, table)
-        origin = "--set" if any(key[: len(other)] == other for other in changed) else str(recipe)
-        lines.append(f"{origin}: {_explain_error(problem, key, model)}")
-    return "\n".join(dict.fromkeys(lines))
+def _merge(base: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
+    """The keys of both, table by table. Where both have a value, that of `table` is taken."""
+    merged = dict(base)
+    for key, value in table.items():
+        below = merged.get(key)
+        merged[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
 
 
-def _explain_error(problem: Mapping[str, Any], key: tuple[str, ...], model: type[BaseModel]) -> str:
-    """One error, and what would be right."""
-    name = ".".join(key)
-    if problem["type"] == "extra_forbidden":
-        return f"unknown key {name}; {_suggestion(key, model)}"
-    if problem["type"] == "missing":
-        return f"missing key {name}"
-    expected = problem["msg"].replace("Input should be", "expected").removeprefix("Value error, ")
-    if isinstance(problem["input"], dict):  # a rule about a whole table: do not repeat the table
-        return f"{name}: {expected}" if name else expected
-    return f"{name}: {expected}, got {problem['input']!r:.80}"
+def _anchor(table: dict[str, Any], folder: Path, model: type[BaseModel], above: Key = ()) -> dict[str, Any]:
+    """The same tables with absolute paths, where a key names a file."""
+    anchored = dict(table)
+    for name, value in table.items():
+        key = (*above, name)
+        if isinstance(value, dict):
+            anchored[name] = _anchor(value, folder, model, key)
+        elif isinstance(value, str) and _is_data_path(model, key):
+            anchored[name] = str(folder / value)
+    return anchored
 
 
-def _suggestion(key: tuple[str, ...], model: type[BaseModel]) -> str:
-    """The nearest valid key: a similar one in the same table, or the same key in another table."""
-    *tables, last = key
-    siblings = [name for owner in _models(model, tables) for name in owner.model_fields]
-    near = [(*tables, name) for name in difflib.get_close_matches(last, siblings, n=1)]
-    near += [other for other in _keys(model) if other[-1] == last]
-    if near:
-        return f"did you mean {'.'.join(near[0])}?"
-    return f"valid here: {', '.join(siblings)}"
-
-
-def _key(problem: Mapping[str, Any], table: Any) -> tuple[str, ...]:
-    """The key that an error is about, as the file spells it: without the names of union members."""
-    key: list[str] = []
-    for part in problem["loc"]:
-        in_list = isinstance(table, list) and isinstance(part, int) and part < len(table)
-        if in_list or (isinstance(table, dict) and part in table):
-            key.append(str(part))
-            table = table[part]
-    return (*key, str(problem["loc"][-1])) if problem["type"] == "missing" else tuple(key)
-
-
-def _parts(annotation: Any) -> Iterator[Any]:
-    """An annotation and all annotations inside it."""
-    yield annotation
-    for argument in get_args(annotation):
-        yield from _parts(argument)
-
-
-def _models(model: type[BaseModel], key: Sequence[str]) -> list[type[BaseModel]]:
-    """The models that a key may hold: several if the field is a union."""
-    found = [model]
+def _has(table: Any, key: Key) -> bool:
+    """Whether nested tables have a key."""
     for part in key:
-        annotations = [owner.model_fields[part].annotation for owner in found if part in owner.model_fields]
-        parts = [part for annotation in annotations for part in _parts(annotation)]
-        found = [part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)]
-    return found
-
-
-def _keys(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every key that a recipe of this model may have."""
-    for name in dict.fromkeys(name for owner in _models(model, above) for name in owner.model_fields):
-        yield (*above, name)
-        yield from _keys(model, (*above, name))
+        if not isinstance(table, dict) or part not in table:
+            return False
+        table = table[part]
+    return True

@@ -34,7 +34,7 @@ def command(
     task = task_of_recipe(source)
     require_ability(task, "check_data", recipe)
     config = source.build(task.recipe, override or [])
-    materialize(recipe, task.required_file(config))
+    materialize(task.required_file(config))
     result = task.check_data(config)
     if json_wanted:
         print(json.dumps(result))

@@ -20,6 +20,7 @@ from latentalign.cli import (
     diagnose,
     evaluate,
     features,
+    recipe,
     report,
     reproduce,
     serve,
@@ -45,6 +46,7 @@ app = typer.Typer(
 )
 for module in COMMANDS:
     app.command(module.NAME, context_settings=HELP_NAMES)(module.command)
+app.add_typer(recipe.app, name=recipe.NAME, context_settings=HELP_NAMES)
 
 
 def print_version(wanted: bool) -> None:

@@ -30,7 +30,9 @@ def command(
     changes = [*([f"objective.name={objective}"] if objective else []), *(override or [])]
     source = read_recipe(recipe)
     task = task_of_recipe(source)
-    config = source.build(task.recipe, changes)
-    materialize(recipe, task.required_file(config))
+    config = source.build(
+        task.recipe, changes, flags={"objective.name": "--objective"} if objective else None
+    )
+    materialize(task.required_file(config))
     result = task.train(config, Run(out), resume=resume, overwrite=overwrite)
     show({"run": str(out), "objective": config.objective.name, **result}, as_json=as_json, title="trained")

@@ -183,8 +183,8 @@ def _check(data: bytes, file: File, where: str) -> bytes:
     return data
 
 
-def materialize(recipe: str, needed: Path) -> None:
-    """Generate the data of an embedded recipe, unless the data exists or the recipe names other files."""
-    name = {"nmt/demo": "demo", "vqa/scenes": "scenes"}.get(recipe)
-    if name and not needed.exists() and needed.parent.absolute() == (HOME / name).absolute():
-        obtain(name, source=None, out=HOME / name, overwrite=True)
+def materialize(needed: Path) -> None:
+    """Generate the data of an embedded language or world, if a recipe needs a file of it that is absent."""
+    for name in ("demo", "scenes"):
+        if not needed.exists() and needed.parent.absolute() == (HOME / name).absolute():
+            obtain(name, source=None, out=HOME / name, overwrite=True)

@@ -73,9 +73,10 @@ def task_named(name: str) -> AnyTask:
 
 def task_of_recipe(recipe: Recipe) -> AnyTask:
     """The task of a recipe: the one it names, else the one of its data, else translation."""
-    name = recipe.table.get("task")
+    table = recipe.merged_table
+    name = table.get("task")
     if name is None:
-        data = recipe.table.get("data")
+        data = table.get("data")
         train = data.get("train") if isinstance(data, dict) else None
         keys = train if isinstance(train, dict) else ()
         name = next((TASK_OF_KEY[key] for key in keys if key in TASK_OF_KEY), DEFAULT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from pydantic import ConfigDict, model_validator
+from pydantic import ConfigDict, field_validator, model_validator
 
 from latentalign.config import Section
 from latentalign.core.distributions import DISTRIBUTIONS
@@ -21,10 +21,16 @@ class ObjectiveConfig(Section):
     name: str = "variational-sample"
     """Name of the objective."""
 
+    @field_validator("name")
+    @classmethod
+    def _is_registered(cls, name: str) -> str:
+        OBJECTIVES[name]  # an unknown name raises an error that suggests the nearest one
+        return name
+
     @model_validator(mode="after")
     def _check_options(self) -> ObjectiveConfig:
-        """Refuse names and options that do not exist; the message suggests the nearest ones."""
-        entry = OBJECTIVES[self.name]  # an unknown name raises an error that suggests the nearest one
+        """Refuse options that do not exist; the message suggests the nearest ones."""
+        entry = OBJECTIVES[self.name]
         for option in self.model_extra or {}:
             if option not in entry.options:
                 raise ValueError(f"{self.name} has no option {option!r}{suggest(option, entry.options)}")

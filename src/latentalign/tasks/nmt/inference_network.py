@@ -21,12 +21,16 @@ class InferenceConfig(Section):
 
     kind: Literal["network", "external"] = "network"
     """`network`: trained with the model. `external`: word links of another aligner, read from `data.*.links`."""
-    layers: int = Field(2, ge=1)
-    """Layers of both bidirectional LSTMs of the network."""
-    size: int = Field(512, ge=1)
-    """Units of both LSTMs in each direction."""
+    layers: int | None = Field(None, ge=1)
+    """Layers of both bidirectional LSTMs of the network. If unset, as many as `model.encoder_layers`."""
+    size: int | None = Field(None, ge=1)
+    """Units of both LSTMs in each direction. If unset, as many as `model.encoder_size`."""
     smoothing: float = Field(0.1, ge=0, le=1)
     """Share of an external q that is spread evenly over all source positions."""
+
+    def like_encoder(self, layers: int, size: int) -> InferenceConfig:
+        """The same settings. Sizes that are not set are those of the encoder."""
+        return self.model_copy(update={"layers": self.layers or layers, "size": self.size or size})
 
 
 class InferenceNetwork(nn.Module):
@@ -36,6 +40,8 @@ class InferenceNetwork(nn.Module):
         self, config: InferenceConfig, embedding: int, *, dropout: float, extra_scores: Sequence[str] = ()
     ) -> None:
         super().__init__()
+        assert config.layers is not None
+        assert config.size is not None
         stacks: dict[str, Any] = {"bidirectional": True, "dropout": dropout}
         self.source = LSTMStack(embedding, config.size, config.layers, **stacks)
         self.target = LSTMStack(embedding, config.size, config.layers, **stacks)

@@ -101,7 +101,7 @@ class TranslationModel(nn.Module):
         )
         self.inference = (
             InferenceNetwork(
-                inference,
+                inference.like_encoder(config.encoder_layers, config.encoder_size),
                 config.embedding,
                 dropout=config.dropout,
                 extra_scores=self.distribution.extra_scores,

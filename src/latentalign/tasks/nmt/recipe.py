@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from latentalign.config import Section
 from latentalign.tasks.base import Trained, choose_split
@@ -43,6 +43,13 @@ class NMTConfig(TaskRecipe):
     objective: ObjectiveConfig = ObjectiveConfig()
     training: TrainingConfig = TrainingConfig(batch_tokens=4096)
     search: SearchConfig = SearchConfig()
+
+    @model_validator(mode="after")
+    def _size_inference_network(self) -> NMTConfig:
+        """Let the inference network follow the encoder, so that a complete recipe states its sizes."""
+        sized = self.inference.like_encoder(self.model.encoder_layers, self.model.encoder_size)
+        object.__setattr__(self, "inference", sized)  # the model is frozen, but not handed out yet
+        return self
 
 
 TrainedTranslator = Trained[NMTConfig, Tokenizer, TranslationModel]

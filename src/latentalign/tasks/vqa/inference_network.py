@@ -15,8 +15,12 @@ class InferenceConfig(Section):
 
     answer_embedding: int = Field(256, ge=1)
     """Size of answer embeddings."""
-    size: int = Field(1024, ge=1)
-    """Hidden units of its attention scores."""
+    size: int | None = Field(None, ge=1)
+    """Hidden units of its attention scores. If unset, as many as `model.attention_size`."""
+
+    def like_prior(self, attention_size: int) -> InferenceConfig:
+        """The same settings. A size that is not set is that of the prior."""
+        return self.model_copy(update={"size": self.size or attention_size})
 
 
 class InferenceNetwork(nn.Module):
@@ -24,6 +28,7 @@ class InferenceNetwork(nn.Module):
 
     def __init__(self, config: InferenceConfig, *, region_dim: int, question_dim: int, answers: int) -> None:
         super().__init__()
+        assert config.size is not None
         self.answer = nn.Embedding(answers, config.answer_embedding)
         self.to_region = nn.Linear(config.answer_embedding, region_dim, bias=False)
         self.to_question = nn.Linear(config.answer_embedding, question_dim, bias=False)

@@ -75,7 +75,9 @@ class AnswerModel(nn.Module):
             activation=nn.ReLU(),
         )
         sizes = {"region_dim": region_dim, "question_dim": config.question_size, "answers": answers}
-        self.inference = None if inference is None else InferenceNetwork(inference, **sizes)
+        self.inference = None
+        if inference is not None:
+            self.inference = InferenceNetwork(inference.like_prior(config.attention_size), **sizes)
 
     def ask(self, question: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"]) -> Float[Tensor, "B H"]:
         """x~: the state after the last word."""

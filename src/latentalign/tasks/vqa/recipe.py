@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from latentalign.tasks.base import Trained, choose_split
 from latentalign.tasks.vqa.data import Corpus, DataConfig, SplitConfig, read_split
@@ -35,6 +35,12 @@ class VQAConfig(TaskRecipe):
     inference: InferenceConfig = InferenceConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     training: AnsweringTraining = AnsweringTraining()
+
+    @model_validator(mode="after")
+    def _size_inference_network(self) -> VQAConfig:
+        """Let the inference network follow the prior, so that a complete recipe states its size."""
+        object.__setattr__(self, "inference", self.inference.like_prior(self.model.attention_size))
+        return self
 
 
 TrainedAnswerer = Trained[VQAConfig, Vocabulary, AnswerModel]
