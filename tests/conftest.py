@@ -94,20 +94,23 @@ def browse(tmp_path):
 
 @pytest.fixture
 def serving():
-    """A context manager that serves an application and gives its client."""
-    uvicorn = pytest.importorskip("uvicorn")
+    """A context manager that serves an application, with `ServerSettings` by name, and gives its client."""
+    pytest.importorskip("uvicorn")
+    from latentalign.web.listening import ServerSettings, make_server
 
     @contextmanager
-    def serve(app):
+    def serve(app, **settings):
         with socket.create_server(("127.0.0.1", 0)) as listening:
-            server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+            server = make_server(app, ServerSettings(**settings), local=True)
             thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
             thread.start()
             try:
                 while not server.started:
                     assert thread.is_alive()
                     time.sleep(0.01)
-                yield Client(f"http://127.0.0.1:{listening.getsockname()[1]}")
+                client = Client(f"http://127.0.0.1:{listening.getsockname()[1]}")
+                client.server = server
+                yield client
             finally:
                 server.should_exit = True
                 thread.join()

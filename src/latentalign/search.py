@@ -8,6 +8,7 @@ the hypothesis has to end.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Protocol, runtime_checkable
@@ -109,16 +110,27 @@ class BeamSearch:
 
     @torch.no_grad()
     def __call__(
-        self, step: Step, state: State, *, source_lengths: Int[Tensor, " B"], bos: int, eos: int, pad: int
+        self,
+        step: Step,
+        state: State,
+        *,
+        source_lengths: Int[Tensor, " B"],
+        bos: int,
+        eos: int,
+        pad: int,
+        check: Callable[[], None] | None = None,
     ) -> list[list[Hypothesis]]:
         """The best outputs of each sentence, best first, from a state with one row per sentence.
 
-        A sentence has fewer than `nbest` outputs only if fewer exist.
+        A sentence has fewer than `nbest` outputs only if fewer exist. `check` is called before every step; it ends the
+        search by raising.
         """
         found: list[list[Hypothesis]] = [[] for _ in range(len(source_lengths))]
         banned = torch.tensor(sorted({bos, pad} - {eos}), dtype=torch.long, device=source_lengths.device)
         sentences, live = self._start(source_lengths, bos)
         while len(live.history):
+            if check is not None:
+                check()
             if "log_prob" in state:
                 last = sentences.limit[live.sentence] == live.history.shape[1]
                 state |= {"log_prob": live.log_prob, "places": sentences.width[live.sentence], "last": last}

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from fastapi import FastAPI
+from fastapi import Request as HttpRequest
 from torch import Tensor, nn
 
 from latentalign import LatentAttention
@@ -141,11 +142,14 @@ class DigitsTask(Task[DigitsRecipe, DigitsVocabulary, DigitsModel]):
     def serve(self, trained: TrainedDigits, title: str, options: Mapping[str, Any]) -> FastAPI:
         app = make_application(render(Page(title, "digits to words")), {"title": title, "task": self.title})
 
-        @app.post("/api/spell")
         @torch.no_grad()
-        def spell(request: DigitsRequest) -> dict[str, Any]:
-            batch = collate([torch.tensor(request.digits).numpy()])
+        def spell(digits: list[int]) -> dict[str, Any]:
+            batch = collate([torch.tensor(digits).numpy()])
             best = trained.model(batch).predict("exact").argmax(-1)[0]
             return {"words": [WORDS[i] for i in best.tolist()]}
+
+        @app.post("/api/spell")
+        async def reply(asked: DigitsRequest, request: HttpRequest) -> dict[str, Any]:
+            return await app.state.worker.run(request, lambda _: spell(asked.digits))
 
         return app

@@ -20,13 +20,22 @@ def command(
         Path | None, typer.Option(help="question answering: a features file instead of the recipe's")
     ] = None,
     images: Annotated[Path | None, typer.Option(help="question answering: the folder of pictures")] = None,
+    deadline: Annotated[
+        float, typer.Option(min=0.1, help="seconds after which a request gets the answer 504")
+    ] = 60.0,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="LATENTALIGN_TOKEN", help="what clients have to send as Authorization: Bearer TOKEN"
+        ),
+    ] = None,
     device: DeviceOption = "cpu",
 ) -> None:
     """Serve a page and a JSON interface for one model."""
     from latentalign.tasks.registry import load_run, select_serve_options
-    from latentalign.web.server import listen
+    from latentalign.web.listening import ServerSettings, listen
 
     task, trained = load_run(run, device=device)
     options = select_serve_options(task, features=features, images=images)
     app = task.serve(trained, f"latentalign: {run.absolute().name}", options)
-    listen(app, host, port, announce=warn)
+    listen(app, ServerSettings(host, port, token, deadline), announce=warn)

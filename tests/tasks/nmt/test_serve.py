@@ -17,6 +17,7 @@ from latentalign.tasks.nmt.task import TRANSLATION
 from latentalign.tasks.nmt.tokenizer import Tokenizer, TokenizerConfig
 from latentalign.tasks.nmt.translate import Translation, TranslationSettings, translate_lines
 from latentalign.training.run import Run
+from latentalign.web.guards import page_policy
 from support.nmt import tiny
 
 pytestmark = pytest.mark.slow
@@ -166,7 +167,8 @@ def test_the_page_translates_aligns_and_says_what_is_wrong(trained, lines, servi
     app = build_app(replace(trained, config=trained.config.model_copy(update={"search": search})), "title")
     with serving(app) as client:
         page = client("/")[1].decode() + PROBE.replace("SENTENCE", json.dumps(lines[0]))
-        app.get("/probe", response_class=HTMLResponse)(lambda: page)
+        policy = {"Content-Security-Policy": page_policy(page)}
+        app.get("/probe")(lambda: HTMLResponse(page, headers=policy))
         best = [
             t["text"]
             for t in client.found("/api/translate", {"source": lines[:1], "nbest": 5})["translations"][0]

@@ -11,6 +11,7 @@ from latentalign.errors import InputError
 from latentalign.tasks.vqa.answer import answer_questions
 from latentalign.tasks.vqa.questions import read_questions
 from latentalign.tasks.vqa.serve import build_app
+from latentalign.web.guards import page_policy
 
 pytestmark = pytest.mark.slow
 
@@ -120,7 +121,8 @@ const at_ = id => document.getElementById(id), seen = {};
 def test_the_page_asks_and_shows_where_the_model_looks(app, serving, browse, width):
     with serving(app) as client:
         page = client("/")[1].decode() + PROBE
-        app.get("/probe", response_class=HTMLResponse)(lambda: page)
+        policy = {"Content-Security-Policy": page_policy(page)}
+        app.get("/probe")(lambda: HTMLResponse(page, headers=policy))
         ids = client.found("/api/about")["image_ids"]
         asked = {"image_id": ids[1], "question": "what color is the wombat?"}
         best = [a["answer"] for a in client.found("/api/answer", asked)["answers"]]

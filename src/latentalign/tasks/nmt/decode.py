@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -111,6 +111,8 @@ class Translator:
     model: TranslationModel
     search: BeamSearch
     predict: Predictive
+    check: Callable[[], None] | None = None
+    """Called before every step of the search, which it may end by raising."""
 
     @torch.no_grad()
     def __call__(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
@@ -119,7 +121,10 @@ class Translator:
         device = self.model.head.output.weight.device
         source, mask = source.to(device), mask.to(device)
         step = DecodeStep(self.model.eval(), self.predict, source, mask)
-        return self.search(step, step.start(), source_lengths=mask.sum(1), bos=BOS, eos=EOS, pad=PAD)
+        lengths = mask.sum(1)
+        return self.search(
+            step, step.start(), source_lengths=lengths, bos=BOS, eos=EOS, pad=PAD, check=self.check
+        )
 
     def batches(self, batches: Sequence[Sequence[Sequence[int]]]) -> Iterator[list[list[Hypothesis]]]:
         """The same for each batch, in order; do not change the model meanwhile.

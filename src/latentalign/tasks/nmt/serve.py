@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
+from fastapi import Request as HttpRequest
+from fastapi.responses import JSONResponse
 from pydantic import Field, StringConstraints
 
+from latentalign.core.predictives import parse_predict
 from latentalign.errors import InputError
 from latentalign.tasks.nmt.align import encode_pairs
 from latentalign.tasks.nmt.details import describe_pairs
@@ -15,12 +20,18 @@ from latentalign.tasks.nmt.recipe import TrainedTranslator
 from latentalign.tasks.nmt.translate import Translation, TranslationSettings, translate_lines
 from latentalign.web.pages import Page, alignment_viewer, render
 from latentalign.web.server import Predict, Request, make_application
+from latentalign.web.worker import Check, Worker
 
 Line = Annotated[str, StringConstraints(max_length=2000)]
 MOST = 100
 """Most sentences of one request."""
 CELLS = 50_000
 """Of the alignment matrices of one request: its target subwords times their source subwords."""
+
+SHORT = 400
+"""Characters of a sentence that is translated together with those of other requests."""
+ALIGNED_TOGETHER = 10
+"""Sentence pairs that are aligned before the worker looks whether somebody still waits."""
 
 
 class TranslateRequest(Request):
@@ -57,42 +68,60 @@ def build_app(trained: TrainedTranslator, title: str) -> FastAPI:
     page = Page(title, summary, viewers=[alignment_viewer({objective: []})], form="translate_form.html")
     app = make_application(render(page), about)
 
-    @app.post("/api/translate")
-    def translate(asked: TranslateRequest) -> dict[str, Any]:
+    worker: Worker = app.state.worker
+
+    @app.post("/api/translate", response_model=dict[str, Any])
+    async def translate(asked: TranslateRequest, request: HttpRequest) -> Response:
         """The best translations of every sentence, with log-probabilities; as many lists as sentences."""
         settings = TranslationSettings(asked.predict, asked.beam, asked.length_penalty, asked.nbest)
         lines = [on_one_line(text) for text in asked.source]
-        for number, ids in enumerate(trained.vocabulary.source_ids(lines)):
-            if len(ids) > settings.max_source:
-                raise InputError(
-                    f"source.{number}: {len(ids)} tokens, at most {settings.max_source} are translated"
-                )
-        with app.state.model:
-            found = list(translate_lines(trained, lines, settings))
-        return {
-            "translations": [
-                [describe_translation(trained, one) for one in best[: asked.nbest]] for best in found
-            ]
-        }
+        work = partial(translate_each, trained, settings)
+        how = parse_predict(asked.predict or trained.objective.predict)
+        if len(lines) == 1 and len(lines[0]) <= SHORT and how.deterministic:
+            translations = [await worker.run_together(request, lines[0], key=settings, work=work)]
+        else:
+            translations = await worker.run(request, lambda check: work(lines, check))
+        return JSONResponse({"translations": translations})
 
-    @app.post("/api/align")
-    def align(asked: AlignRequest) -> dict[str, Any]:
+    @app.post("/api/align", response_model=dict[str, Any])
+    async def align(asked: AlignRequest, request: HttpRequest) -> Response:
         """Words, subwords and every alignment of the pairs: rows are target words, columns source words."""
         pairs = [(on_one_line(pair.source), on_one_line(pair.target)) for pair in asked.pairs]
-        for number, pair in enumerate(pairs):
-            for side, text in zip(("source", "target"), pair, strict=True):
-                if not trained.vocabulary.words(text):
-                    raise InputError(f"pairs.{number}.{side}: there is no word in it")
-        encoded = encode_pairs(trained, [s for s, _ in pairs], [t for _, t in pairs])
-        cells = sum(len(pair.source.ids) * len(pair.target.ids) for pair in encoded)
-        if cells > CELLS:
-            raise InputError(
-                f"pairs: {cells:,} pairs of subwords, at most {CELLS:,}; send shorter or fewer sentences"
-            )
-        with app.state.model:
-            return {"alignments": describe_pairs(trained, pairs, round_matrix)}
+        return await worker.run(request, lambda check: JSONResponse(align_pairs(trained, pairs, check)))
 
     return app
+
+
+def translate_each(
+    trained: TrainedTranslator, settings: TranslationSettings, lines: Sequence[str], check: Check
+) -> list[list[dict[str, Any]]]:
+    """The best translations of each sentence."""
+    for number, ids in enumerate(trained.vocabulary.source_ids(lines)):
+        if len(ids) > settings.max_source:
+            raise InputError(
+                f"source.{number}: {len(ids)} tokens, at most {settings.max_source} are translated"
+            )
+    found = translate_lines(trained, lines, settings, check=check)
+    return [[describe_translation(trained, one) for one in best[: settings.nbest]] for best in found]
+
+
+def align_pairs(trained: TrainedTranslator, pairs: Sequence[tuple[str, str]], check: Check) -> dict[str, Any]:
+    """The alignments of sentence pairs."""
+    for number, pair in enumerate(pairs):
+        for side, text in zip(("source", "target"), pair, strict=True):
+            if not trained.vocabulary.words(text):
+                raise InputError(f"pairs.{number}.{side}: there is no word in it")
+    encoded = encode_pairs(trained, [s for s, _ in pairs], [t for _, t in pairs])
+    cells = sum(len(pair.source.ids) * len(pair.target.ids) for pair in encoded)
+    if cells > CELLS:
+        raise InputError(
+            f"pairs: {cells:,} pairs of subwords, at most {CELLS:,}; send shorter or fewer sentences"
+        )
+    found = []
+    for start in range(0, len(pairs), ALIGNED_TOGETHER):
+        check()
+        found += describe_pairs(trained, pairs[start : start + ALIGNED_TOGETHER], round_matrix)
+    return {"alignments": found}
 
 
 def describe_translation(trained: TrainedTranslator, one: Translation) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,11 +59,18 @@ class TranslationJob:
     """Lines of text that are encoded once, then translated and aligned: N in, N out, in order."""
 
     def __init__(
-        self, trained: TrainedTranslator, lines: Sequence[str], settings: TranslationSettings
+        self,
+        trained: TrainedTranslator,
+        lines: Sequence[str],
+        settings: TranslationSettings,
+        *,
+        check: Callable[[], None] | None = None,
     ) -> None:
+        """`check` is called before every step of the search, which it may end by raising."""
         self.trained, self.lines, self.settings = trained, lines, settings
         predictive = choose_predictive(trained, settings.predict or trained.objective.predict)
-        self.translator = Translator(trained.model, settings.search(trained.config.search), predictive)
+        search = settings.search(trained.config.search)
+        self.translator = Translator(trained.model, search, predictive, check)
         self.source = trained.vocabulary.encode_source_batch(lines)
         self.cut_lines = sum(len(encoded.ids) > settings.max_source for encoded in self.source)
         """Number of lines that are longer than `max_source` tokens and are cut."""
@@ -105,10 +112,14 @@ class TranslationJob:
 
 
 def translate_lines(
-    trained: TrainedTranslator, lines: Sequence[str], settings: TranslationSettings
+    trained: TrainedTranslator,
+    lines: Sequence[str],
+    settings: TranslationSettings,
+    *,
+    check: Callable[[], None] | None = None,
 ) -> Iterator[list[Translation]]:
     """The n best translations of every line, in order."""
-    return TranslationJob(trained, lines, settings).translate()
+    return TranslationJob(trained, lines, settings, check=check).translate()
 
 
 def choose_predictive(trained: TrainedTranslator, how: str) -> Predictive:

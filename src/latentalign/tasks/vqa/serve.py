@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import torch
 from fastapi import FastAPI, Response
+from fastapi import Request as HttpRequest
 from fastapi.responses import FileResponse
 from pydantic import Field, StringConstraints
 
@@ -20,6 +21,7 @@ from latentalign.tasks.vqa.questions import Question, words
 from latentalign.tasks.vqa.recipe import TrainedAnswerer
 from latentalign.web.pages import Page, region_viewer, render
 from latentalign.web.server import Predict, Request, make_application
+from latentalign.web.worker import Worker
 
 LISTED = 1000
 """Most pictures whose ids are listed."""
@@ -103,17 +105,18 @@ def build_app(
     page = Page(title, summary, viewers=[region_viewer({objective: []}, {})], form="answer_form.html")
     app = make_application(render(page), about)
 
+    worker: Worker = app.state.worker
+
     @app.get("/api/pictures/{image_id}")
-    def picture(image_id: int) -> Response:
+    async def picture(image_id: int) -> Response:
         """A picture, if there is a file of it."""
         path = service.pictures.get(image_id)
         return FileResponse(path) if path is not None and path.is_file() else Response(status_code=404)
 
     @app.post("/api/answer")
-    def answer(asked: AnswerRequest) -> dict[str, Any]:
+    async def answer(asked: AnswerRequest, request: HttpRequest) -> dict[str, Any]:
         """The likeliest answers, and the regions that the model looks at."""
         service.check(asked)
-        with app.state.model:
-            return service.answer(asked)
+        return await worker.run(request, lambda _: service.answer(asked))
 
     return app

@@ -103,7 +103,8 @@ function alignmentViewer(models) {
     head.append(document.createElement("td"));
     source.forEach((word, i) => head.append(header(word, i, null, true)));
     const last = document.createElement("th");
-    last.innerHTML = "<span>entropy</span>";
+    last.append(document.createElement("span"));
+    last.firstChild.textContent = "entropy";
     head.append(last);
     const body = table.createTBody();
     const links = kind => new Set((words && record[kind] || []).map(([i, j]) => `${i}-${j}`));
@@ -125,7 +126,11 @@ function alignmentViewer(models) {
       });
       const note = row.insertCell();
       note.className = "entropy";
-      if (state.using !== "gold") note.innerHTML = `<b style="width:${(entropy * 1.2).toFixed(2)}rem"></b>${entropy.toFixed(2)}`;
+      if (state.using !== "gold") {
+        const bar = document.createElement("b");
+        bar.style.width = `${(entropy * 1.2).toFixed(2)}rem`;
+        note.append(bar, entropy.toFixed(2));
+      }
     });
     const light = (i, j) => point(source, target, matrix, i, j);
     table.onpointerover = event => touched(event, light);

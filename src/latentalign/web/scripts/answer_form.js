@@ -1,16 +1,23 @@
 /* Ask a question about a picture. */
 form.start(about => {
-  const { at, ask, offer, show } = form;
+  const { at, ask, fetchWithToken, offer, show } = form;
   const BLANK = "data:image/svg+xml," + encodeURIComponent(
     '<svg xmlns="http://www.w3.org/2000/svg" width="640" height="480"><rect width="100%" height="100%" fill="#888"/></svg>');
 
-  function showPicture() {
-    if (!at("image").value) return;
-    const image = document.createElement("img");
-    image.onerror = () => { image.onerror = null; image.src = BLANK; };
-    Object.assign(image, { src: `/api/pictures/${at("image").value}`, alt: `picture ${at("image").value}` });
-    at("shown").replaceChildren(image);
+  /* An address of a picture for an image element, which cannot send a token itself. */
+  async function pictureAddress(id) {
+    const response = await fetchWithToken(`/api/pictures/${id}`);
+    return response.ok ? URL.createObjectURL(await response.blob()) : BLANK;
+  }
+
+  async function showPicture() {
+    const id = at("image").value;
+    if (!id) return;
     at("outputs").replaceChildren();
+    const image = document.createElement("img");
+    Object.assign(image, { src: await pictureAddress(id), alt: `picture ${id}` });
+    image.onload = () => URL.revokeObjectURL(image.src);
+    if (at("image").value === id) at("shown").replaceChildren(image);
   }
 
   async function answer(body, chosen) {
@@ -21,7 +28,7 @@ form.start(about => {
     at("outputs").querySelectorAll("button")[chosen]?.focus();
     const unknown = reply.unknown_words.join(", ");
     if (unknown) at("fault").textContent = `never seen in training: ${unknown}`;
-    regionData.pictures[body.image_id] = reply.look.pictured ? `/api/pictures/${body.image_id}` : BLANK;
+    regionData.pictures[body.image_id] ??= reply.look.pictured ? await pictureAddress(body.image_id) : BLANK;
     show(regionData.models, reply.look, () => regionViewer(regionData.models, regionData.pictures));
   }
 

@@ -5,7 +5,7 @@ function makeForm() {
   const at = id => document.getElementById(id);
   const viewer = document.querySelector("section.viewer");
   viewer.hidden = true;
-  let showLast = null, busy = false, submit = () => {};
+  let showLast = null, busy = false, submit = () => {}, token = sessionStorage.getItem("token");
 
   /* Do some work unless other work is under way: buttons pressed meanwhile do nothing. */
   async function alone(work) {
@@ -19,10 +19,18 @@ function makeForm() {
     }
   }
 
+  /* The response of an address, asked with the token if there is one. If the server wants another one, ask for it. */
+  async function fetchWithToken(address, { headers, ...options } = {}) {
+    const authorization = token ? { Authorization: `Bearer ${token}` } : {};
+    const response = await fetch(address, { ...options, headers: { ...headers, ...authorization } });
+    if (response.status === 401) at("unlock").hidden = false;
+    return response;
+  }
+
   /* The reply of an address, or null after showing the error on the page. */
   async function ask(address, body) {
     try {
-      const response = await fetch(address, body && {
+      const response = await fetchWithToken(address, body && {
         method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
       const reply = await response.json();
       if (response.ok) return reply;
@@ -57,7 +65,7 @@ function makeForm() {
 
   /* Ask the server what it serves and set the form up; `setUp` returns what to do when the form is submitted. */
   async function start(setUp) {
-    at("ask").addEventListener("submit", event => { event.preventDefault(); alone(submit); });
+    at("ask").addEventListener("submit", () => alone(submit));
     for (const area of at("ask").querySelectorAll("textarea")) {
       area.addEventListener("keydown", event => {
         if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -65,10 +73,19 @@ function makeForm() {
         if (!event.repeat) (at(area.dataset.button) ?? at("ask").querySelector("[type=submit]")).click();
       });
     }
-    let about = null;
-    await alone(async () => { about = await ask("/api/about"); });
-    if (about) submit = setUp(about);
+    const connect = async () => {
+      let about = null;
+      await alone(async () => { about = await ask("/api/about"); });
+      if (about) submit = setUp(about);
+    };
+    at("unlock").addEventListener("submit", () => {
+      token = at("token").value;
+      sessionStorage.setItem("token", token);  // until the tab is closed
+      at("unlock").hidden = true;
+      connect();
+    });
+    await connect();
   }
 
-  return { at, alone, ask, offer, show, hideViewer, start };
+  return { at, alone, ask, fetchWithToken, offer, show, hideViewer, start };
 }

@@ -23,6 +23,9 @@ for (const table of document.querySelectorAll("table.sortable")) {
   }));
 }
 
+/* Forms: scripts do the work, the browser sends nothing by itself. */
+for (const form of document.forms) form.addEventListener("submit", event => event.preventDefault());
+
 /* What the viewers share: the data embedded in the page, and whether it holds any record. */
 const readData = id => JSON.parse(document.getElementById(id).textContent);
 const hasRecords = models => Object.values(models).some(records => records.length);
