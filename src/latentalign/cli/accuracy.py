@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from latentalign.cli.common import JsonOption, show
+from latentalign.cli.common import JsonOption, show, warn
 
 NAME = "accuracy"
 
@@ -28,19 +27,11 @@ def command(
     humans = read_annotations(annotations)
     found = accuracies(read_results(predicted), humans)
     _, coverage = answer_vocabulary(humans, answers)
-    result: dict[str, Any] = {
-        "questions": found.questions,
-        "accuracy_paper": 100 * found.paper,
-        "accuracy_official": None if found.official is None else 100 * found.official,
-        "exact_match": 100 * found.exact,
+    covered = {
         f"votes covered by {answers} answers (%)": 100 * coverage.votes,
         f"questions covered by {answers} answers (%)": 100 * coverage.questions,
     }
-    if as_json:
-        kinds = {n: asdict(s) for n, s in found.by_question_type.items()}
-        types = {n: asdict(s) for n, s in found.by_answer_type.items()}
-        result |= {"by_question_type": kinds, "by_answer_type": types}
-    else:
-        for name, score in found.by_answer_type.items():
-            result[f"official, {name}"] = None if score.official is None else 100 * score.official
+    result: dict[str, Any] = {**found.figures(), **covered, **found.breakdowns()}
+    if found.warning():
+        warn(f"{annotations}: {found.warning()}")
     show(result, as_json=as_json, title=str(predicted))

@@ -27,18 +27,24 @@ DoubleOption = Annotated[bool, typer.Option("--float64", help="compute in double
 
 
 def show(result: Mapping[str, Any], *, as_json: bool, title: str) -> None:
-    """Print a result as one JSON object or as a table."""
+    """Print a result as one JSON object, or as a table followed by one for each breakdown."""
     if as_json:
         print(json.dumps(result))
         return
     from rich.console import Console
     from rich.table import Table
 
+    from latentalign.cli.breakdowns import breakdown_table, is_breakdown
+
     table = Table(title=title, show_header=False)
+    console = Console(file=sys.stdout)
+    breakdowns = {name: value for name, value in result.items() if is_breakdown(value)}
     for name, value in result.items():
-        if value is not None:
+        if value is not None and name not in breakdowns:
             table.add_row(name, f"{value:.4f}" if isinstance(value, float) else str(value))
-    Console(file=sys.stdout).print(table)
+    console.print(table)
+    for name, parts in breakdowns.items():
+        console.print(breakdown_table(name, parts))
 
 
 def warn(message: str) -> None:

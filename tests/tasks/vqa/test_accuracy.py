@@ -153,7 +153,7 @@ ANNOTATIONS = [
 
 
 def test_means_over_all_questions_and_over_each_type():
-    score = accuracies({1: "no", 2: "No", 3: "two", 99: "?"}, ANNOTATIONS)
+    score = accuracies({1: "no", 2: "No", 3: "two"}, ANNOTATIONS)
     assert (score.questions, score.exact) == (3, 0)
     assert score.paper == pytest.approx((1 + 0 + 1 / 3) / 3)
     assert score.official == pytest.approx((0.9 + 0 + 0.9) / 3)
@@ -187,3 +187,36 @@ def test_a_question_without_a_prediction_is_named():
         accuracies({1: "yes", 3: "3"}, ANNOTATIONS)
     with pytest.raises(InputError, match="no annotated question"):
         accuracies({1: "yes"}, [])
+
+
+def test_a_prediction_without_a_question_is_named():
+    with pytest.raises(InputError, match=r"question 99, which has no annotation \(1 of 4"):
+        accuracies({1: "no", 2: "No", 3: "two", 99: "?"}, ANNOTATIONS)
+
+
+def test_the_question_that_removes_the_official_accuracy_is_named():
+    nine = annotation(4, "how many", "number", ["3"] * 9)
+    found = accuracies({1: "yes", 2: "no", 3: "3", 4: "3"}, [*ANNOTATIONS, nine])
+    assert found.official is None
+    assert found.warning().startswith("question 4 has 9 human answers; the official accuracy needs 10")
+    assert accuracies({1: "yes", 2: "no", 3: "3"}, ANNOTATIONS).warning() is None
+    all_single = [annotation(1, "what", "other", ["cat"]), annotation(2, "what", "other", ["dog"])]
+    assert accuracies({1: "cat", 2: "cat"}, all_single).warning() is None  # no question has ten
+
+
+def test_all_figures_are_in_per_cent_under_the_same_names():
+    found = accuracies({1: "no", 2: "No", 3: "two"}, ANNOTATIONS)
+    parts = found.breakdowns()
+    assert found.figures().keys() == parts["by_answer_type"]["yes/no"].keys()
+    assert parts["by_question_type"]["is the"] == pytest.approx(
+        {"questions": 2, "accuracy": 50, "accuracy_paper": 50, "accuracy_official": 45, "exact_match": 0}
+    )
+    assert found.figures()["accuracy_official"] == pytest.approx(60)
+
+
+def test_with_single_answers_only_the_exact_match_exists():
+    single = [annotation(1, "what", "other", ["cat"]), annotation(2, "what", "other", ["dog"])]
+    found = accuracies({1: "cat", 2: "cat"}, single).figures()
+    assert (found["accuracy"], found["exact_match"]) == (50, 50)
+    assert found["accuracy_paper"] is None
+    assert found["accuracy_official"] is None

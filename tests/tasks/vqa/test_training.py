@@ -1,5 +1,6 @@
 """Training, evaluation and answering of questions on a few generated scenes."""
 
+import dataclasses
 import json
 import math
 import subprocess
@@ -14,7 +15,7 @@ from latentalign.errors import CheckpointError, InputError
 from latentalign.tasks.vqa.answer import answer_questions
 from latentalign.tasks.vqa.data import Corpus, answered_batches
 from latentalign.tasks.vqa.details import details
-from latentalign.tasks.vqa.evaluate import evaluate, intersection_over_union, majority, overlaps
+from latentalign.tasks.vqa.evaluate import evaluate, intersection_over_union, overlaps
 from latentalign.tasks.vqa.figures import draw_looks, find_pictures
 from latentalign.tasks.vqa.recipe import open_corpus, open_split
 from latentalign.tasks.vqa.task import ANSWERING
@@ -142,12 +143,47 @@ def test_boxes_overlap():
     assert overlaps([0, 0, 2, 2], [[0, 0, 2, 1]])  # exactly one half
 
 
-def test_the_majority_is_of_the_questions_type(trained):
-    corpus = open_split(trained, "test")
-    annotations = [e.annotation for e in corpus.examples]
-    found = majority(annotations, annotations)
-    assert len(found) == len(annotations)
-    assert {found[a.question_id] for a in annotations if a.question_type == "comparison"} <= {"yes", "no"}
+def test_evaluation_compares_the_model_with_baselines(trained, tmp_path, capsys):
+    found = evaluate(trained, "test")
+    assert list(found["comparison"]) == ["model", "question_only", "majority"]
+    for name, value in found["comparison"]["model"].items():
+        assert found[name] == value
+    assert 0 < found["comparison"]["majority"]["accuracy_paper"] < 100
+    gone = trained.config.data.train.model_copy(update={"questions": tmp_path / "gone.json"})
+    data = trained.config.data.model_copy(update={"train": gone})
+    moved = dataclasses.replace(trained, config=trained.config.model_copy(update={"data": data}))
+    assert evaluate(moved, "test")["comparison"] is None
+    assert "no baselines" in capsys.readouterr().err
+
+
+def test_accuracy_and_evaluate_agree(trained_run, trained, pictures, tmp_path):
+    from support.commands import command
+
+    out, split = tmp_path / "answers.json", trained.config.data.test
+    answered = command(
+        "answer",
+        trained_run,
+        f"--questions={split.questions}",
+        f"--features={split.features}",
+        f"--out={out}",
+    )
+    assert answered.returncode == 0, answered.stderr
+    scored = command("accuracy", f"--annotations={split.annotations}", f"--predicted={out}", "--json")
+    evaluated = command("evaluate", trained_run, "--json")
+    one, other = json.loads(scored.stdout), json.loads(evaluated.stdout)
+    shared = one.keys() & other.keys()
+    assert {
+        "accuracy_paper",
+        "accuracy_official",
+        "exact_match",
+        "by_question_type",
+        "by_answer_type",
+    } <= shared
+    for name in shared:
+        assert one[name] == other[name], name
+    printed = command("evaluate", trained_run).stdout.decode()
+    assert "{" not in printed  # breakdowns are tables
+    assert "question_only" in printed
 
 
 def test_answers_come_in_the_official_format_and_in_order(trained_run, trained, pictures, tmp_path):

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from latentalign.errors import InputError
 from latentalign.tasks.vqa.questions import Annotation
@@ -105,13 +106,27 @@ class Score:
     """Mean accuracies of some questions, from 0 to 1.
 
     `exact` is the share of questions whose predicted answer is a most frequent human answer. If there is one human
-    answer, it is the exact match. `official` is None unless each question has ten answers.
+    answer, it is the exact match. `official` is None unless each question has ten answers. `single` says that every
+    question of the data has one answer; the paper's accuracy needs three people and does not exist then.
     """
 
     questions: int
     paper: float
     official: float | None
     exact: float
+    single: bool
+
+    def figures(self) -> dict[str, Any]:
+        """The accuracies in per cent under the names that all commands use; None where one does not exist."""
+        paper = None if self.single else 100 * self.paper
+        exact = 100 * self.exact
+        return {
+            "questions": self.questions,
+            "accuracy": exact if paper is None else paper,
+            "accuracy_paper": paper,
+            "accuracy_official": None if self.official is None else 100 * self.official,
+            "exact_match": exact,
+        }
 
 
 @dataclass(frozen=True)
@@ -120,31 +135,68 @@ class Accuracies(Score):
 
     by_question_type: dict[str, Score]
     by_answer_type: dict[str, Score]
+    too_few: tuple[tuple[int, int], ...]
+    """Questions without ten answers, with their number of answers, if other questions have ten."""
+
+    def breakdowns(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """The figures of each type of question and of each type of answer."""
+        parts = {"by_question_type": self.by_question_type, "by_answer_type": self.by_answer_type}
+        return {name: {kind: score.figures() for kind, score in part.items()} for name, part in parts.items()}
+
+    def warning(self) -> str | None:
+        """Why there is no official accuracy, if it is missing because of some of the questions."""
+        if not self.too_few:
+            return None
+        number, answers = self.too_few[0]
+        others = f" (and {len(self.too_few) - 1} more questions)" if len(self.too_few) > 1 else ""
+        return (
+            f"question {number} has {answers} human answers{others}; the official accuracy needs {PEOPLE} for every "
+            "question, so it is not reported"
+        )
 
 
 def accuracies(predicted: Mapping[int, str], annotations: Sequence[Annotation]) -> Accuracies:
-    """Scores of predicted answers, by question id. Each annotation needs one; others are ignored."""
+    """Scores of predicted answers, by question id. Each annotation needs one, and there must be no others."""
     if not annotations:
         raise InputError("there are no annotated questions to score")
+    _require_same_questions(predicted, annotations)
+    single = single_answers(annotations)
     everything: list[Score] = []
     by_question_type, by_answer_type = defaultdict(list), defaultdict(list)
     for annotation in annotations:
-        if annotation.question_id not in predicted:
-            raise InputError(
-                f"question {annotation.question_id} has no predicted answer; every question needs one"
-            )
-        score = _score(predicted[annotation.question_id], annotation.answers)
+        score = _score(predicted[annotation.question_id], annotation.answers, single=single)
         everything.append(score)
         by_question_type[annotation.question_type].append(score)
         by_answer_type[annotation.answer_type].append(score)
+    counts = [(a.question_id, len(a.answers)) for a in annotations if len(a.answers) != PEOPLE]
     return Accuracies(
         **vars(_mean(everything)),
         by_question_type={name: _mean(scores) for name, scores in sorted(by_question_type.items())},
         by_answer_type={name: _mean(scores) for name, scores in sorted(by_answer_type.items())},
+        too_few=tuple(counts) if len(counts) < len(annotations) else (),
     )
 
 
-def _score(answer: str, humans: Sequence[str]) -> Score:
+def _require_same_questions(predicted: Mapping[int, str], annotations: Sequence[Annotation]) -> None:
+    """Raise unless every annotated question has a predicted answer and every answer has an annotated question."""
+    asked = {annotation.question_id for annotation in annotations}
+    missing = next((a.question_id for a in annotations if a.question_id not in predicted), None)
+    if missing is not None:
+        raise InputError(f"question {missing} has no predicted answer; every question needs one")
+    surplus = [number for number in predicted if number not in asked]
+    if surplus:
+        raise InputError(
+            f"there is a predicted answer to question {surplus[0]}, which has no annotation ({len(surplus)} of "
+            f"{len(predicted)} predicted answers have none); pass the answers and annotations of the same split"
+        )
+
+
+def single_answers(annotations: Sequence[Annotation]) -> bool:
+    """Whether every question has one human answer."""
+    return all(len(annotation.answers) == 1 for annotation in annotations)
+
+
+def _score(answer: str, humans: Sequence[str], *, single: bool) -> Score:
     """The score of one answer."""
     votes = Counter(humans)
     return Score(
@@ -152,6 +204,7 @@ def _score(answer: str, humans: Sequence[str]) -> Score:
         paper=paper_accuracy(answer, humans),
         official=official_accuracy(answer, humans),
         exact=float(votes[answer] == max(votes.values(), default=1)),
+        single=single,
     )
 
 
@@ -163,4 +216,5 @@ def _mean(scores: Sequence[Score]) -> Score:
         paper=sum(score.paper for score in scores) / len(scores),
         official=sum(officials) / len(scores) if len(officials) == len(scores) else None,
         exact=sum(score.exact for score in scores) / len(scores),
+        single=scores[0].single,
     )

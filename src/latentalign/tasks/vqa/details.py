@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from latentalign.core.predictives import exact_posterior, parse_predict
-from latentalign.tasks.vqa.accuracy import paper_accuracy
+from latentalign.tasks.vqa.accuracy import paper_accuracy, single_answers
 from latentalign.tasks.vqa.data import Batch, Corpus, most_frequent
-from latentalign.tasks.vqa.evaluate import answer_corpus, observed_batches, single_answers
+from latentalign.tasks.vqa.evaluate import answer_corpus, observed_batches
 from latentalign.tasks.vqa.recipe import TrainedAnswerer, open_split
 
 
@@ -42,7 +42,7 @@ def details(trained: TrainedAnswerer, split: str, *, questions: int) -> dict[str
 def scores(predicted: dict[int, str], corpus: Corpus) -> list[float]:
     """The accuracy of every question, which is exact match where all have one answer."""
     found = [paper_accuracy(predicted[e.question.question_id], e.annotation.answers) for e in corpus.examples]
-    return [float(x > 0) for x in found] if single_answers(corpus.examples) else found
+    return [float(x > 0) for x in found] if single_answers([e.annotation for e in corpus.examples]) else found
 
 
 def example_regions(trained: TrainedAnswerer, split: str, questions: int) -> list[dict[str, Any]]:

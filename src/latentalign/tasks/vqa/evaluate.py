@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,8 @@ from latentalign.tasks.likelihoods import (
     sum_log_probabilities,
 )
 from latentalign.tasks.vqa.accuracy import accuracies
+from latentalign.tasks.vqa.baselines import compare_baselines
 from latentalign.tasks.vqa.data import AnsweredBatch, Batch, Corpus, Example, answered_batches
-from latentalign.tasks.vqa.questions import Annotation
 from latentalign.tasks.vqa.recipe import TrainedAnswerer, open_split
 from latentalign.tasks.vqa.training_data import EVALUATION_ROWS
 
@@ -48,7 +48,12 @@ def evaluate(trained: TrainedAnswerer, split: str, *, predict: str | None = None
     result: dict[str, Any] = {"split": split, "objective": trained.config.objective.name, "predict": how}
     result |= {"questions": len(corpus), "answerable": len(corpus.answerable)}
     result |= likelihoods(trained, corpus, predictive)
-    return result | answer_scores(answer_corpus(trained, corpus, predictive), corpus.examples)
+    found = accuracies(answer_corpus(trained, corpus, predictive), [e.annotation for e in corpus.examples])
+    result |= found.figures()
+    result["comparison"] = compare_baselines(trained, corpus.examples, found)
+    if found.warning():
+        print(f"latentalign: {split}: {found.warning()}", file=sys.stderr)
+    return result | found.breakdowns()
 
 
 def likelihoods(trained: TrainedAnswerer, corpus: Corpus, predictive: Predictive) -> dict[str, Any]:
@@ -137,42 +142,6 @@ def answer_log_probs(trained: TrainedAnswerer, batch: Batch, predictive: Predict
 
 
 def answer_scores(predicted: dict[int, str], examples: Sequence[Example]) -> dict[str, Any]:
-    """The paper's accuracy and the official one, in per cent, overall and by kind of question.
-
-    Where a question has a single answer, accuracy is exact match and the official one does not exist.
-    """
+    """All accuracies in per cent, overall and by kind of question, under the names of `latentalign accuracy`."""
     found = accuracies(predicted, [e.annotation for e in examples])
-    single = single_answers(examples)
-
-    def percent(score: Any) -> dict[str, Any]:
-        values = asdict(score)
-        main = values["exact"] if single else values["paper"]
-        official = values["official"]
-        return {
-            "accuracy": 100 * main,
-            "accuracy_official": None if single or official is None else 100 * official,
-        }
-
-    kinds = {name: percent(s) | {"questions": s.questions} for name, s in found.by_question_type.items()}
-    types = {name: percent(s) | {"questions": s.questions} for name, s in found.by_answer_type.items()}
-    return {**percent(found), "by_question_type": kinds, "by_answer_type": types}
-
-
-def single_answers(examples: Sequence[Example]) -> bool:
-    """Whether every question has one human answer."""
-    return all(len(e.annotation.answers) == 1 for e in examples)
-
-
-def majority(train: Sequence[Annotation], test: Sequence[Annotation]) -> dict[int, str]:
-    """The most frequent training answer of each question's type, by question id: what needs no model at all."""
-    counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for annotation in train:
-        for answer in annotation.answers:
-            counts[annotation.question_type][answer] += 1
-            counts[""][answer] += 1
-
-    def likeliest(kind: str) -> str:
-        votes = counts.get(kind) or counts[""]
-        return min(votes, key=lambda a: (-votes[a], a))
-
-    return {a.question_id: likeliest(a.question_type) for a in test}
+    return found.figures() | found.breakdowns()

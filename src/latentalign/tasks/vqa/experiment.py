@@ -21,8 +21,9 @@ from latentalign.reproduction.experiment import (
 )
 from latentalign.reproduction.tables import Column, FigureTable, figure_table
 from latentalign.tasks.vqa import paper
+from latentalign.tasks.vqa.baselines import majority, majority_of_type, question_only
 from latentalign.tasks.vqa.data import read_split
-from latentalign.tasks.vqa.evaluate import answer_scores, majority
+from latentalign.tasks.vqa.evaluate import answer_scores
 from latentalign.tasks.vqa.figures import draw_looks, embed_pictures, find_pictures
 from latentalign.tasks.vqa.recipe import VQAConfig
 from latentalign.training.recipe import TaskRecipe
@@ -86,7 +87,7 @@ TABLES = (
 def extra_tables(config: TaskRecipe, results: Sequence[Record]) -> list[Table]:
     """Accuracy by kind of question, and of the most frequent answer."""
     assert isinstance(config, VQAConfig)
-    return [kinds_table(results), majority_table(config)]
+    return [kinds_table(results), baselines_table(config)]
 
 
 def kinds_table(results: Sequence[Record]) -> Table:
@@ -110,15 +111,19 @@ def kind_column(kind: str) -> Column:
     return Column(kind, f"kind {kind}", 1, value=read)
 
 
-def majority_table(config: VQAConfig) -> Table:
-    """The accuracy of always giving the most frequent answer of a question's type."""
+def baselines_table(config: VQAConfig) -> Table:
+    """The accuracy of answers that need no picture."""
     data = config.data
     assert data.test is not None
     train, test = (read_split(split, seed=data.split_seed) for split in (data.train, data.test))
-    scores = answer_scores(majority([e.annotation for e in train], [e.annotation for e in test]), test)
-    record = {"row": "most frequent answer of the type", **scores}
+    guesses = {
+        "most frequent answer": majority(train, test),
+        "most frequent answer of the type": majority_of_type(train, test),
+        "most frequent answer to the first words": question_only(train, test),
+    }
+    records = [{"row": name, **answer_scores(guess, test)} for name, guess in guesses.items()]
     columns = [Column("accuracy", "accuracy", 2), Column("official", "accuracy_official", 2)]
-    return figure_table("Without a model", "For comparison.", columns, [record], paper={})
+    return figure_table("Without a model", "For comparison.", columns, records, paper={})
 
 
 def write_scenes(folder: Path) -> None:
