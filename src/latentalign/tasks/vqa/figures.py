@@ -23,6 +23,8 @@ HUES = {"prior": "#D55E00", "inferred": "#0072B2", "posterior": "#CC79A7"}
 LABELS = {"prior": "prior p", "inferred": "inferred q", "posterior": "exact posterior"}
 SUFFIXES = (".png", ".jpg", ".jpeg")
 QUESTION_WIDTH = 34
+LONGEST_SIDE = 800
+"""Pixels of a picture on a page. Larger pictures are made smaller."""
 DIGITS = re.compile(r"\d")
 
 
@@ -41,7 +43,7 @@ def embed_pictures(
     for image_id in sorted(wanted & pictures.keys()):
         with Image.open(pictures[image_id]) as picture:
             small = picture.convert("RGB")
-            small.thumbnail((480, 480))
+            small.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
             buffer = io.BytesIO()
             small.save(buffer, "JPEG", quality=85)
         encoded = base64.b64encode(buffer.getvalue()).decode()
@@ -76,12 +78,13 @@ def draw_looks(
 
 
 def draw_regions(axes: Any, pixels: NDArray[Any], record: Mapping[str, Any], name: str) -> None:
-    """Draw a picture and the regions that hold at least a twentieth of the probability."""
+    """Draw a picture and its regions, relative to the most probable one; those below a tenth of it are left out."""
     height, width = pixels.shape[:2]
     axes.imshow(pixels)
-    for box, probability in zip(record["boxes"], record["looks"][name], strict=True):
-        if probability >= 0.05:
-            strength = {"linewidth": 0.5 + 4 * probability, "alpha": 0.35 + 0.65 * probability}
+    shares = np.array(record["looks"][name]) / max(record["looks"][name])
+    for box, share in zip(record["boxes"], shares, strict=True):
+        if share >= 0.1:
+            strength = {"linewidth": 0.5 + 2.5 * share, "alpha": 0.3 + 0.7 * share}
             axes.add_patch(outline(box, width, height, edgecolor=HUES[name], **strength))
     for box in record["gold"]:
         axes.add_patch(outline(box, width, height, edgecolor="white", linewidth=1.2, linestyle="--"))
