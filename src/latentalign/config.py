@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import tomli_w
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo
@@ -29,6 +29,8 @@ class Section(BaseModel):
     """One table of a recipe. Unknown keys are errors and values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    alternatives: ClassVar[tuple[frozenset[str], ...]] = ()
+    """Groups of keys of which one is used. If a recipe or --set uses one, those of its base do not count any more."""
 
 
 def _resolve_path(path: Path, info: ValidationInfo) -> Path:
@@ -81,7 +83,7 @@ class Recipe:
             key, value = _parse_override(override)
             if _is_data_path(model, key):
                 value = str(Path.cwd() / str(value))
-            table = _assign(table, key, value)
+            table = _assign(_without_alternatives(table, key, model), key, value)
             changed[key] = (flags or {}).get(".".join(key), "--set")
         found = self._validate(model, table, origin=f"{self.name} with --set" if changed else self.name)
         if not isinstance(found, ValidationError):
@@ -111,6 +113,8 @@ class Recipe:
         if self.base is None:
             return self.table
         base = _anchor(self.base._with_anchored_bases(model), self.base.folder, model)
+        for key in _value_keys(self.table):
+            base = _without_alternatives(base, key, model)
         return _merge(base, self.table)
 
     def _file_of(self, key: Key) -> str:
@@ -303,6 +307,32 @@ def _anchor(table: dict[str, Any], folder: Path, model: type[BaseModel], above: 
         elif isinstance(value, str) and _is_data_path(model, key):
             anchored[name] = str(folder / value)
     return anchored
+
+
+def _value_keys(table: dict[str, Any], above: Key = ()) -> Iterator[Key]:
+    """The keys of all values in nested tables."""
+    for name, value in table.items():
+        yield from _value_keys(value, (*above, name)) if isinstance(value, dict) else [(*above, name)]
+
+
+def _without_alternatives(table: dict[str, Any], key: Key, model: type[BaseModel]) -> dict[str, Any]:
+    """The same tables without the keys that a key replaces."""
+    for owner in models_at(model, key[:-1]):
+        groups = owner.alternatives if issubclass(owner, Section) else ()
+        if any(key[-1] in group for group in groups):
+            for name in frozenset().union(*(group for group in groups if key[-1] not in group)):
+                table = _remove(table, (*key[:-1], name))
+    return table
+
+
+def _remove(table: dict[str, Any], key: Key) -> dict[str, Any]:
+    """A copy of nested tables without a key."""
+    if not _has(table, key):
+        return table
+    first, *rest = key
+    if rest:
+        return {**table, first: _remove(table[first], tuple(rest))}
+    return {name: value for name, value in table.items() if name != first}
 
 
 def _has(table: Any, key: Key) -> bool:

@@ -8,11 +8,13 @@ recover. Nothing is pickled. PyTorch is imported only when tensors are read or w
 from __future__ import annotations
 
 import errno
+import gzip
 import hashlib
 import json
 import os
 import re
 import shutil
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedReader
@@ -45,6 +47,8 @@ def explain_read_errors(path: Path | str, expected: str = "a file") -> Iterator[
         raise InputError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise InputError(f"{path}: is a directory, expected {expected}") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: damaged gzip data ({error}); copy the file again") from None
     except StorageError:
         raise
     except OSError as error:
@@ -58,6 +62,19 @@ def open_input(path: Path | str, expected: str = "a file") -> BufferedReader:
             return open(path, "rb")
         except ValueError:  # for example a NUL character in the name
             raise InputError(f"{str(path)!a}: no such file, because no file can have this name") from None
+
+
+def unpack(file: BufferedReader) -> BufferedReader:
+    """The same stream of bytes, unpacked if it is gzip data. The name of the file does not matter."""
+    if not file.peek(2).startswith(b"\x1f\x8b"):
+        return file
+    return BufferedReader(gzip.GzipFile(fileobj=file))
+
+
+def read_unpacked(path: Path | str, expected: str = "a file") -> bytes:
+    """The bytes of a file that a user named, unpacked if it is gzip data."""
+    with explain_read_errors(path, expected), open_input(path, expected) as file:
+        return unpack(file).read()
 
 
 def read_input(path: Path | str, expected: str = "a file") -> bytes:

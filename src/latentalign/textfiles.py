@@ -3,24 +3,57 @@
 A line ends at b"\\n" and nowhere else: U+2028, U+0085 and a lone "\\r" stay inside it. One "\\r" before the end
 is dropped, and so is a byte order mark at the start of the file. A last line without "\\n" counts. Bytes that are
 not UTF-8 (including encoded surrogates) and NUL characters (a sign of UTF-16 or of a binary file) are errors.
+Gzip data is recognised by its content and unpacked.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO
 
 from latentalign.errors import InputError
-from latentalign.storage import explain_read_errors, open_input
+from latentalign.storage import explain_read_errors, open_input, unpack
 
 BLOCK = 2**20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def read_lines(path: Path | str) -> Iterator[str]:
-    """Each line of a text file, without its end."""
-    with explain_read_errors(path, "a text file"), open_input(path, "a text file") as file:
-        yield from decode_lines(file, path)
+@dataclass(frozen=True)
+class TextColumn:
+    """One side of a file of sentence pairs: source, tab, target."""
+
+    path: Path | str
+    column: int
+    """0 or 1."""
+
+    def __str__(self) -> str:
+        return f"{self.path} (column {self.column + 1})"
+
+
+Text = Path | str | TextColumn
+"""A text file, or one column of a file with two."""
+
+
+def read_lines(text: Text) -> Iterator[str]:
+    """Each line of a text, without its end. A file may be gzip data."""
+    if isinstance(text, TextColumn):
+        yield from (row[text.column] for row in read_pairs(text.path))
+        return
+    with explain_read_errors(text, "a text file"), open_input(text, "a text file") as file:
+        yield from decode_lines(unpack(file), text)
+
+
+def read_pairs(path: Path | str) -> Iterator[tuple[str, str]]:
+    """Sentence pairs of a file with two columns, separated by one tab."""
+    for number, line in enumerate(read_lines(path), start=1):
+        columns = line.split("\t")
+        if len(columns) != 2:
+            found = "no tab" if len(columns) == 1 else f"{len(columns)} columns"
+            raise InputError(
+                f"{path}, line {number}: {found}; expected two columns, source and target, separated by one tab"
+            )
+        yield columns[0], columns[1]
 
 
 def decode_lines(stream: IO[bytes], name: Path | str) -> Iterator[str]:
@@ -46,10 +79,12 @@ def decode_lines(stream: IO[bytes], name: Path | str) -> Iterator[str]:
         yield line
 
 
-def count_lines(path: Path | str) -> int:
-    """How many lines `read_lines` finds in a file. The text is not checked."""
+def count_lines(text: Text) -> int:
+    """How many lines `read_lines` finds in a text. The text is not checked."""
     lines, last = 0, b"\n"
-    with explain_read_errors(path, "a text file"), open_input(path, "a text file") as file:
+    path = text.path if isinstance(text, TextColumn) else text
+    with explain_read_errors(path, "a text file"), open_input(path, "a text file") as packed:
+        file = unpack(packed)
         while block := file.read(BLOCK):
             lines += block.count(b"\n")
             last = block if lines == 0 else block[-1:]

@@ -64,7 +64,7 @@ class TrainedRun:
         """The trained model with a categorical prior, and the test sentences, or else the validation sentences."""
         config, tokenizer, model = self.build(SOFT)
         split = config.data.test or config.data.valid
-        encoded = tokenizer.encode_source_batch(list(read_lines(split.source)))
+        encoded = tokenizer.encode_source_batch(list(read_lines(split.text("source"))))
         return model, [list(one.ids) for one in encoded if one.ids]
 
     def search(self, beam: int) -> BeamSearch:

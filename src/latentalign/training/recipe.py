@@ -13,6 +13,8 @@ from latentalign.training.objective import ObjectiveConfig
 class TrainingConfig(Section):
     """How long, how fast and on which device to train."""
 
+    alternatives = (frozenset({"batch_tokens"}), frozenset({"batch_sentences"}))
+
     learning_rate: float = Field(3e-4, gt=0)
     """Step size of Adam at the start of training."""
     epochs: int = Field(30, ge=1)

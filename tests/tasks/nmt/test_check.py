@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from latentalign.data import demo
 from latentalign.errors import InputError
 from latentalign.tasks.nmt.check import SplitReport, as_json, check
-from latentalign.tasks.nmt.data import DataConfig, SplitConfig
 from latentalign.tasks.nmt.shifts import Shift, find_shifts
+from latentalign.tasks.nmt.splits import DataConfig, SplitConfig
 from latentalign.textfiles import read_parallel
 
 Pairs = list[tuple[str, str]]
@@ -318,7 +318,7 @@ def test_empty_files_are_noticed_and_unequal_ones_refused(checked, tmp_path):
     with pytest.raises(InputError, match=r"has 0 lines but .* has 40"):
         check(DataConfig(**splits))
     (tmp_path / "train.en").write_bytes(b"")
-    assert "are empty" in as_json(check(DataConfig(**splits)))["warnings"][0]
+    assert "there is no text in" in as_json(check(DataConfig(**splits)))["warnings"][0]
 
 
 # Real text

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from latentalign.config import Section, load
 from latentalign.errors import InputError, StorageError
 from latentalign.tasks.nmt import data
-from latentalign.tasks.nmt.data import Batches, Corpus, DataConfig, SplitConfig, build_cache, collate
+from latentalign.tasks.nmt.data import Batches, Corpus, build_cache, collate
+from latentalign.tasks.nmt.splits import DataConfig, SplitConfig
 from latentalign.tasks.nmt.tokenizer import EOS, PAD, Tokenizer, TokenizerConfig
 
 Write = Callable[[bytes, bytes], SplitConfig]

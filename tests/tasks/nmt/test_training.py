@@ -209,7 +209,7 @@ def test_text_is_encoded_and_hashed_once_even_with_a_warm_start(demo_files, tmp_
     monkeypatch.setattr(
         Tokenizer, "source_ids", lambda self, lines: encoded.append(len(lines)) or source_ids(self, lines)
     )
-    for module in ("data", "training_data"):
+    for module in ("data", "splits"):
         name = f"latentalign.tasks.nmt.{module}.fingerprint"
         monkeypatch.setattr(name, lambda path: hashed.append(str(path)) or storage.fingerprint(path))
     options = ("training.max_steps=2", "training.warm_start_epochs=1", "training.warm_start_objective=soft")

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from latentalign.tasks.nmt.data import DataConfig, SplitConfig
 from latentalign.tasks.nmt.link_formats import read_gold
 from latentalign.tasks.nmt.links import lacks_zero, stray_links
 from latentalign.tasks.nmt.shifts import Array, Shift, find_shifts
-from latentalign.textfiles import read_parallel
+from latentalign.tasks.nmt.splits import DataConfig, SplitConfig
 
 _TAIL = "\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"  # bytes 80-bf, decoded as Latin-1 and as Windows-1252
 BROKEN = {
@@ -118,7 +117,7 @@ def _scan(split: SplitConfig, max_length: int) -> _Scan:
     lengths = array("i"), array("i")
     hashes = array("q"), array("q")
     scan = _Scan(*(np.zeros(0, np.int64),) * 4, Counter(dict.fromkeys(KINDS, 0)), {})
-    for place, (source, target) in enumerate(read_parallel(split.source, split.target)):
+    for place, (source, target) in enumerate(split.read()):
         words = source.split(), target.split()
         # Joined words instead of lines, so that spaces make no difference.
         plain = " ".join(words[0]), " ".join(words[1])
@@ -198,6 +197,7 @@ _TEXTS = {
 def _pair_faults(name: str, split: SplitConfig, scan: _Scan, *, data: DataConfig) -> Iterator[Fault]:
     """The problems that the counts of a split show."""
     total, counts = len(scan.source), scan.counts
+    source, target = split.text("source"), split.text("target")
 
     def fault(kind: str, text: str, *, serious: bool) -> Fault:
         lines = tuple(scan.first[kind])
@@ -206,10 +206,10 @@ def _pair_faults(name: str, split: SplitConfig, scan: _Scan, *, data: DataConfig
         return Fault(kind, counts[kind], lines, serious, text)
 
     if total == 0:
-        yield Fault("empty", 0, (), True, f"{split.source} and {split.target} are empty")
+        yield Fault("empty", 0, (), True, f"there is no text in {split}")
     training = name == "train"
     refused = training and counts["blank_or_overlong"] > data.max_dropped * total
-    for kind, path in (("blank_source", split.source), ("blank_target", split.target)):
+    for kind, path in (("blank_source", source), ("blank_target", target)):
         if counts[kind]:
             effect = "dropped in training" if training else "evaluation refuses them"
             yield fault(kind, f"lines of {path} are blank: {effect}", serious=refused or not training)
@@ -225,7 +225,7 @@ def _gold_faults(name: str, split: SplitConfig) -> Iterator[Fault]:
     """Gold links that are probably wrong: outside their sentences, or counted from 1 instead of 0."""
     if split.gold is None:
         return
-    pairs = [(len(s.split()), len(t.split())) for s, t in read_parallel(split.source, split.target)]
+    pairs = [(len(s.split()), len(t.split())) for s, t in split.read()]
     gold = read_gold(split.gold, one_based=split.gold_one_based, sentences=len(pairs))
     stray = stray_links(gold, [s for s, _ in pairs], [t for _, t in pairs])
     links = sum(len(sentence.possible) for sentence in gold)
@@ -263,7 +263,7 @@ def _count_shared(split: SplitConfig, shift: Shift) -> tuple[int, int]:
     start, stop = shift.place - 1, min(shift.last, shift.place + 499)
     sources: dict[int, set[str]] = {}
     targets: dict[int, set[str]] = {}
-    for place, (source, target) in enumerate(read_parallel(split.source, split.target)):
+    for place, (source, target) in enumerate(split.read()):
         if place >= max(stop, stop + lag):
             break
         if start <= place < stop:
@@ -277,8 +277,9 @@ def _count_shared(split: SplitConfig, shift: Shift) -> tuple[int, int]:
 
 def _shift_faults(split: SplitConfig, shifts: Sequence[Shift]) -> Iterator[Fault]:
     """A message for each shift: where to look, and what to look for."""
+    source, target = split.text("source"), split.text("target")
     for shift in shifts:
-        where = f"lines {shift.first}-{shift.last} of {split.source} and {split.target}"
+        where = f"lines {shift.first}-{shift.last} of {split}"
         seen = (
             f"the correlation of lengths in lines {shift.first}-{shift.window_end} is "
             f"{shift.correlation:.2f}, usual is {shift.usual:.2f}"
@@ -289,7 +290,7 @@ def _shift_faults(split: SplitConfig, shifts: Sequence[Shift]) -> Iterator[Fault
         text = f"{where} do not translate each other ({seen}); compare them"
         if shift.lag:
             lines = "a line is" if abs(shift.lag) == 1 else f"{abs(shift.lag)} lines are"
-            few, many = (split.source, split.target) if shift.lag > 0 else (split.target, split.source)
+            few, many = (source, target) if shift.lag > 0 else (target, source)
             text = (
                 f"{where} are shifted: from about line {shift.place} on, line n of the source fits line "
                 f"n{shift.lag:+d} of the target ({seen}); check whether {lines} missing in {few} or "

@@ -11,20 +11,18 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
 from itertools import chain, count, islice, pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import Field
 from torch import Tensor
 
-from latentalign.config import DataPath, Section
 from latentalign.errors import InputError, StorageError
 from latentalign.storage import fingerprint
+from latentalign.tasks.nmt.splits import Side, SplitConfig
 from latentalign.tasks.nmt.tokenizer import EOS, PAD, Tokenizer
 from latentalign.tasks.padding import pad_rows
-from latentalign.textfiles import read_parallel
 
 HEADER = "corpus.json"
 # Little-endian everywhere, so that a cache means the same on every machine.
@@ -37,37 +35,7 @@ ARRAYS = {
 }
 CHUNK = 50_000
 """Lines that are encoded at once: a word that is repeated among them is encoded once."""
-Side = Literal["source", "target"]
 Pair = tuple[int, list[int], list[int]]
-
-
-class SplitConfig(Section):
-    """The files of one split: line n of `source` translates line n of `target`."""
-
-    source: DataPath
-    """Text file with one source sentence per line."""
-    target: DataPath
-    """Text file with the translations, line by line."""
-    gold: DataPath | None = None
-    """Word alignments made by people, for AER."""
-    gold_one_based: bool | None = None
-    """Whether `gold` counts words from 1. The NAACL `.wa` layout always does."""
-    links: DataPath | None = None
-    """Word alignments of another aligner in Pharaoh format, for `inference.kind = "external"`."""
-
-
-class DataConfig(Section):
-    """The splits, and which training pairs are used."""
-
-    train: SplitConfig
-    valid: SplitConfig
-    test: SplitConfig | None = None
-    bleu_tokenize: Literal["13a", "none", "intl", "char"] = "13a"
-    """Tokenizer of sacrebleu. Use "none" for text that is already tokenised."""
-    max_length: int = Field(125, ge=1)
-    """Largest number of tokens on either side of a training pair. Longer pairs are dropped."""
-    max_dropped: float = Field(0.1, ge=0, le=1)
-    """Largest share of training pairs that may be dropped. If more are dropped, training stops with an error."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +46,7 @@ class Corpus:
     dropped: Mapping[str, int]
     """Pairs left out: `blank` with a side without words, `overlong` with a side beyond the maximum."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
-    """SHA-256 of the text file of each side."""
+    """SHA-256 of each text file."""
 
     def __len__(self) -> int:
         """How many pairs there are."""
@@ -120,10 +88,10 @@ def build_cache(
     pair is kept, and a blank side is an InputError.
     """
     folder = Path(folder)
+    fingerprints = split.fingerprints()
     identity = {
         "version": 1,
-        "source": fingerprint(split.source),
-        "target": fingerprint(split.target),
+        **fingerprints,
         "tokenizer": tokenizer.fingerprint(),
         "max_length": max_length,
     }
@@ -140,7 +108,6 @@ def build_cache(
     _refuse_poor_data(split, header, max_length=max_length, max_dropped=max_dropped)
     # As plain arrays, still mapped: slicing the subclass costs several times as much.
     arrays = {name: np.asarray(np.memmap(folder / name, dtype, mode="r")) for name, dtype in ARRAYS.items()}
-    fingerprints = {side: str(identity[side]) for side in ("source", "target")}
     return Corpus(arrays, header["dropped"], fingerprints)
 
 
@@ -162,7 +129,7 @@ def _sums(folder: Path) -> dict[str, str]:
 
 def _too_full(folder: Path, split: SplitConfig) -> str:
     """What to say when a disk has no room for the ids, which take about as much of it as the text."""
-    need = sum(Path(path).stat().st_size for path in (split.source, split.target)) + 2**14 * len(ARRAYS)
+    need = sum(path.stat().st_size for path in split.files.values()) + 2**14 * len(ARRAYS)
     have = shutil.disk_usage(folder).free
     sizes = f"need {need / 1e6:.2f} MB, have {have / 1e6:.2f} MB"
     return f"{sizes} in {folder}: free some space or write elsewhere"
@@ -208,7 +175,7 @@ def _encode(
 def _encode_chunks(tokenizer: Tokenizer, split: SplitConfig) -> Iterator[list[Pair]]:
     """Line number and ids of every pair of a split, in lists of up to `CHUNK` pairs."""
     numbers = count(1)
-    for lines in _chunks(read_parallel(split.source, split.target)):
+    for lines in _chunks(split.read()):
         source = tokenizer.source_ids([line for line, _ in lines])
         target = tokenizer.target_ids([line for _, line in lines])
         yield list(zip(islice(numbers, len(lines)), source, target, strict=True))
@@ -222,7 +189,7 @@ def _fault(split: SplitConfig, pair: Pair, max_length: int | None) -> str | None
     if source and target:
         return None
     if max_length is None:
-        blank = split.target if source else split.source
+        blank = split.text("target" if source else "source")
         raise InputError(f"{blank}, line {line}: blank; every line of a validation or test file needs words")
     return "blank"
 
@@ -254,10 +221,10 @@ def _refuse_poor_data(
     dropped = header["dropped"]
     total = kept + sum(dropped.values())
     if total == 0:
-        raise InputError(f"{split.source} and {split.target} are empty: no sentence pairs")
+        raise InputError(f"{split}: empty, no sentence pairs")
     if kept == 0 or total - kept > max_dropped * total:
         raise InputError(
-            f"{split.source} and {split.target}: {total - kept} of {total} pairs dropped, {dropped['blank']} with "
+            f"{split}: {total - kept} of {total} pairs dropped, {dropped['blank']} with "
             f"a blank side and {dropped['overlong']} longer than {max_length} tokens; repair the files or raise "
             f"data.max_length or data.max_dropped ({max_dropped:g})"
         )

@@ -26,7 +26,6 @@ from latentalign.tasks.nmt.recipe import TrainedTranslator, find_split
 from latentalign.tasks.nmt.text_scores import bleu_statistics, text_scores
 from latentalign.tasks.nmt.training_data import EVALUATION_TOKENS, evaluation_batches
 from latentalign.tasks.nmt.translate import TranslationSettings
-from latentalign.textfiles import read_parallel
 from latentalign.training.data import mean_entropy, perplexity
 
 LONGEST = 22
@@ -38,7 +37,7 @@ def details(
 ) -> dict[str, Any]:
     """Everything that a report needs to know about a run; `outputs` are its translations of the split."""
     split = find_split(trained, split_name)
-    references = [target for _, target in read_parallel(split.source, split.target)]
+    references = [target for _, target in split.read()]
     found: dict[str, Any] = {"objective": trained.config.objective.name, "split": split_name}
     found |= sentence_scores(trained, split_name)
     found["bleu_statistics"] = bleu_statistics(trained.config, outputs, references)
@@ -85,7 +84,7 @@ def sentence_scores(trained: TrainedTranslator, split_name: str) -> dict[str, An
 def example_alignments(trained: TrainedTranslator, split_name: str, sentences: int) -> list[dict[str, Any]]:
     """Alignments of some sentences of a split: words, subwords, gold links, and matrices as bytes."""
     split = find_split(trained, split_name)
-    pairs = list(read_parallel(split.source, split.target))
+    pairs = list(split.read())
     gold = read_gold(split.gold, one_based=split.gold_one_based, sentences=len(pairs)) if split.gold else None
     chosen = choose_examples(pairs, sentences)
     described = describe_pairs(trained, [pairs[i] for i in chosen], pack_matrix)

@@ -19,7 +19,6 @@ from latentalign.tasks.nmt.recipe import TrainedTranslator, find_split
 from latentalign.tasks.nmt.text_scores import text_scores
 from latentalign.tasks.nmt.training_data import ExternalLinks, evaluation_batches
 from latentalign.tasks.nmt.translate import TranslationSettings, choose_predictive, translate_lines
-from latentalign.textfiles import read_parallel
 from latentalign.training.data import WeightedBatch, perplexity
 
 KEYS = {
@@ -50,7 +49,7 @@ def evaluate(
     result |= likelihoods(trained, split_name, predictive)
     result |= {"bleu": None, "bleu_signature": None, "chrf": None, "chrf_signature": None}
     if outputs is not None:
-        references = [target for _, target in read_parallel(split.source, split.target)]
+        references = [target for _, target in split.read()]
         result |= text_scores(trained.config, outputs, references)
     return result | alignment_errors(trained, split_name)
 
@@ -101,7 +100,7 @@ def kmax_curve(latent: Latent) -> Tensor:
 def translate_split(trained: TrainedTranslator, split_name: str, settings: TranslationSettings) -> list[str]:
     """The translation of every source line of a split."""
     split = find_split(trained, split_name)
-    sources = [source for source, _ in read_parallel(split.source, split.target)]
+    sources = [source for source, _ in split.read()]
     return [best.text for best, *_ in translate_lines(trained, sources, settings)]
 
 
@@ -111,7 +110,7 @@ def alignment_errors(trained: TrainedTranslator, split_name: str) -> dict[str, f
     result: dict[str, float | None] = dict.fromkeys(("aer_prior", "aer_inferred", "aer_posterior"))
     if split.gold is None:
         return result
-    pairs = encode_pairs(trained, *map(list, zip(*read_parallel(split.source, split.target), strict=True)))
+    pairs = encode_pairs(trained, *map(list, zip(*split.read(), strict=True)))
     gold = read_gold(split.gold, one_based=split.gold_one_based, sentences=len(pairs))
     using = available_alignments(trained)
     links: dict[str, list[Links]] = {name: [frozenset()] * len(pairs) for name in using}

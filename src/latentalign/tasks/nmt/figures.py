@@ -18,7 +18,6 @@ from latentalign.tasks.nmt.align import align_in_order, encode_pairs
 from latentalign.tasks.nmt.link_formats import read_gold
 from latentalign.tasks.nmt.links import Links
 from latentalign.tasks.nmt.task import TRANSLATION
-from latentalign.textfiles import read_parallel
 
 Matrix = NDArray[Any]
 SHADES = " ░▒▓█"
@@ -52,7 +51,7 @@ def draw_test_pairs(folder: Path) -> str:
     trained = TRANSLATION.load(folder)
     split = trained.config.data.test
     assert split is not None
-    pairs = list(read_parallel(split.source, split.target))
+    pairs = list(split.read())
     gold = read_gold(split.gold, one_based=split.gold_one_based, sentences=len(pairs)) if split.gold else None
     short = [i for i, (s, t) in enumerate(pairs) if 7 <= len(s.split()) <= 12 and len(t.split()) <= 12]
     chosen = (short or list(range(len(pairs))))[:DRAWN_PAIRS]

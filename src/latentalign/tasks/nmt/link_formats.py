@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from latentalign.errors import InputError
-from latentalign.storage import read_input
+from latentalign.storage import read_unpacked
 from latentalign.tasks.nmt.links import Gold, Links
 
 LARGEST = 999_999  # largest word position and sentence number; a larger one means that the file is damaged
@@ -67,7 +67,7 @@ def read_links(path: str | Path, *, one_based: bool = False) -> list[Links]:
 
 def _read_fields(path: str | Path) -> list[_Line]:
     """The fields of every line. Only b"\\n" ends a line, and only spaces and tabs separate fields."""
-    data = read_input(path, "a file of word links")
+    data = read_unpacked(path, "a file of word links")
     pieces = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if not pieces[-1]:
         pieces.pop()  # nothing follows the last line end

@@ -8,9 +8,9 @@ from pydantic import Field, model_validator
 
 from latentalign.config import Section
 from latentalign.tasks.base import Trained, choose_split
-from latentalign.tasks.nmt.data import DataConfig, SplitConfig
 from latentalign.tasks.nmt.inference_network import InferenceConfig
 from latentalign.tasks.nmt.model import ModelConfig, TranslationModel
+from latentalign.tasks.nmt.splits import DataConfig, SplitConfig
 from latentalign.tasks.nmt.tokenizer import Tokenizer, TokenizerConfig
 from latentalign.training.objective import ObjectiveConfig
 from latentalign.training.recipe import TaskRecipe, TrainingConfig

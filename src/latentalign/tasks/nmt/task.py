@@ -35,7 +35,7 @@ class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
 
     def required_file(self, config: NMTConfig) -> Path:
         last = config.data.test or config.data.valid
-        return last.gold or last.target
+        return last.gold or list(last.files.values())[-1]
 
     def prepare(self, config: NMTConfig, run: Run, world: World) -> TranslationData:
         tokenizer = obtain_tokenizer(config, run)
@@ -131,7 +131,8 @@ def obtain_tokenizer(config: NMTConfig, run: Run) -> Tokenizer:
     """The run's tokenizer, learned from its training text unless that was done before."""
     if run.tokenizer.is_file():
         return Tokenizer.load(run.tokenizer)
-    tokenizer = Tokenizer.learn(config.tokenizer, config.data.train.source, config.data.train.target)
+    text = config.data.train
+    tokenizer = Tokenizer.learn(config.tokenizer, text.text("source"), text.text("target"))
     tokenizer.save(run.tokenizer)
     return tokenizer
 

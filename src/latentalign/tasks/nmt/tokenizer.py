@@ -22,7 +22,7 @@ from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 from latentalign.config import Section
 from latentalign.errors import CheckpointError, InputError
 from latentalign.storage import read_saved, sha256, write_bytes
-from latentalign.textfiles import count_lines, read_lines
+from latentalign.textfiles import Text, count_lines, read_lines
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]
@@ -208,8 +208,8 @@ class Tokenizer:
         self._fingerprint = _digest(self._content)
 
     @classmethod
-    def learn(cls, config: TokenizerConfig, source: Path | str, target: Path | str) -> "Tokenizer":
-        """Learn the vocabularies of two text files."""
+    def learn(cls, config: TokenizerConfig, source: Text, target: Text) -> "Tokenizer":
+        """Learn the vocabularies of the two sides of a corpus."""
         groups = [[source, target]] if config.joint else [[source], [target]]
         learned = [_learn(config, paths) for paths in groups]
         return cls(config.kind, config.lowercase, learned[0], learned[-1])
@@ -334,7 +334,7 @@ class _Sample:
     """At most `max_lines` lines of each file, spread evenly. It may be read more than once."""
 
     config: TokenizerConfig
-    paths: Sequence[Path | str]
+    paths: Sequence[Text]
 
     def __iter__(self) -> Iterator[str]:
         for path, step in zip(self.paths, self._steps, strict=True):
@@ -381,7 +381,7 @@ def _pieces(vocabulary: tokenizers.Tokenizer, ids: Sequence[int]) -> list[str]:
     return [vocabulary.id_to_token(int(token)) or SPECIALS[UNK] for token in ids]
 
 
-def _learn(config: TokenizerConfig, paths: Sequence[Path | str]) -> str:
+def _learn(config: TokenizerConfig, paths: Sequence[Text]) -> str:
     """Learn one vocabulary from all files; the JSON text of the tokenizers library."""
     scheme = SCHEMES[config.kind](config.lowercase)
     content = json.loads(scheme.learn(config, _Sample(config, paths)).to_str())

@@ -12,15 +12,14 @@ import torch
 from torch import Tensor
 
 from latentalign.errors import InputError
-from latentalign.storage import fingerprint
-from latentalign.tasks.nmt.data import Batch, Batches, Corpus, SplitConfig, collate
+from latentalign.tasks.nmt.data import Batch, Batches, Corpus, collate
 from latentalign.tasks.nmt.inference_network import external_scores
 from latentalign.tasks.nmt.link_formats import read_links
 from latentalign.tasks.nmt.links import Links
 from latentalign.tasks.nmt.recipe import NMTConfig
+from latentalign.tasks.nmt.splits import SplitConfig
 from latentalign.tasks.nmt.text_scores import bleu_signature
 from latentalign.tasks.nmt.tokenizer import EOS, Tokenizer
-from latentalign.textfiles import read_parallel
 from latentalign.training.data import TrainingData, WeightedBatch
 from latentalign.training.distributed import World
 
@@ -37,9 +36,9 @@ class ExternalLinks:
         if split.links is None:
             raise InputError(f'inference.kind = "external" needs data.{key}.links, a Pharaoh file')
         links = read_links(split.links)
-        lines = list(read_parallel(split.source, split.target))
+        lines = list(split.read())
         if len(links) != len(lines):
-            raise InputError(f"{split.links} has {len(links)} lines, {split.source} has {len(lines)}")
+            raise InputError(f"{split.links} has {len(links)} lines, {split} has {len(lines)}")
         kept = [corpus.line(i) - 1 for i in range(len(corpus))]
         self.links: list[Links] = [links[i] for i in kept]
         self.source = [e.words for e in tokenizer.encode_source_batch([lines[i][0] for i in kept])]
@@ -99,7 +98,7 @@ class TranslationData(TrainingData[Tokenizer, np.ndarray]):
 
     def describe_batch(self, key: np.ndarray) -> str:
         lines = ", ".join(str(self.train.line(int(i))) for i in key)
-        return f"{self.config.data.train.source} lines {lines}"
+        return f"{self.config.data.train} lines {lines}"
 
     def validation_batches(self) -> Iterator[WeightedBatch[Batch]]:
         for batch in evaluation_batches(self.valid):
@@ -125,7 +124,7 @@ class TranslationData(TrainingData[Tokenizer, np.ndarray]):
         test = self.config.data.test
         if test is None:
             return {}
-        return {"test": {"source": fingerprint(test.source), "target": fingerprint(test.target)}}
+        return {"test": test.fingerprints()}
 
     def _finish(self, split: str, batch: Batch) -> Batch:
         """Attach the external q, where there is one, and move to the device."""
