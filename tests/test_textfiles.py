@@ -1,4 +1,7 @@
+import gzip
+import io
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,7 +10,15 @@ from hypothesis import strategies as st
 
 from latentalign.errors import InputError, StorageError
 from latentalign.storage import fingerprint
-from latentalign.textfiles import count_lines, read_lines, read_parallel
+from latentalign.textfiles import (
+    TextColumn,
+    count_lines,
+    open_pairs,
+    read_lines,
+    read_pairs,
+    read_parallel,
+    read_stdin,
+)
 
 
 @pytest.fixture
@@ -100,3 +111,52 @@ def test_a_trailing_blank_line_counts_as_a_line(write):
 def test_fingerprint_follows_the_bytes(write):
     assert fingerprint(write(b"a\n", "x")) == fingerprint(write(b"a\n", "y"))
     assert fingerprint(write(b"a\n", "x")) != fingerprint(write(b"a\r\n", "y"))
+
+
+def test_gzip_is_recognised_by_content_whatever_the_name(write, monkeypatch):
+    packed = gzip.compress("\ufeffein Hund\r\nzwei".encode()) + gzip.compress(b" Hunde\n\n")
+    path = write(packed, "text.txt")
+    assert list(read_lines(path)) == ["ein Hund", "zwei Hunde", ""]
+    assert count_lines(path) == 3
+    assert list(read_lines(write(b"plain\n", "text.gz"))) == ["plain"]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(packed))))
+    assert list(read_stdin()) == ["ein Hund", "zwei Hunde", ""]
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-6], lambda data: data[:12] + b"x" * 20, lambda data: data[:2]]
+)
+def test_damaged_gzip_is_bad_input_that_names_the_file(write, damage):
+    path = write(damage(gzip.compress(b"ein Hund schlaeft\n" * 9)))
+    for read in (count_lines, lambda path: list(read_lines(path))):
+        with pytest.raises(InputError, match=f"{path}: damaged gzip data"):
+            read(path)
+
+
+def test_text_inside_gzip_is_checked_like_any_other(write):
+    with pytest.raises(InputError, match=r"text, line 2: not UTF-8"):
+        list(read_lines(write(gzip.compress(b"a\n\xff\n"))))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_file_of_pairs_has_two_columns(write, pack):
+    path = write(pack(b"ein Hund\ta dog\n\t \r\nzwei\ttwo"))
+    assert list(read_pairs(path)) == [("ein Hund", "a dog"), ("", " "), ("zwei", "two")]
+    assert list(read_lines(TextColumn(path, 1))) == ["a dog", " ", "two"]
+    assert count_lines(TextColumn(path, 0)) == 3
+    assert str(TextColumn("x.tsv", 1)) == "x.tsv (column 2)"
+
+
+@pytest.mark.parametrize(("row", "problem"), [(b"a b", "no tab"), (b"", "no tab"), (b"a\tb\tc", "3 columns")])
+def test_a_row_without_exactly_two_columns_is_named_by_its_line(write, row, problem):
+    path = write(b"a\tb\n" + row + b"\nc\td\n")
+    with pytest.raises(InputError, match=f"{path}, line 2: {problem}; expected two columns"):
+        list(read_pairs(path))
+
+
+def test_options_name_two_files_or_one_file_of_pairs(write):
+    pairs, source, target = write(b"a\tA\n", "tsv"), write(b"a\n", "de"), write(b"A\n", "en")
+    assert list(open_pairs(source, target, None)) == list(open_pairs(None, None, pairs)) == [("a", "A")]
+    for wrong in ((source, None, None), (None, None, None), (source, target, pairs), (None, target, pairs)):
+        with pytest.raises(InputError, match="--source and --target"):
+            open_pairs(*wrong)

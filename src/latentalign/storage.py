@@ -122,6 +122,14 @@ def parse_saved_json(path: Path, data: bytes) -> Any:
 # --- writing --------------------------------------------------------------------------------------------
 
 
+def require_free(path: Path, *, overwrite: bool) -> None:
+    """Raise when an output would replace a file without permission, or when its folder does not exist."""
+    if path.exists() and not overwrite:
+        raise InputError(f"{path} exists; add --overwrite to replace it")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
+
+
 def write_bytes(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Replace a file atomically: a reader, or a crash, sees all of the old content or all of the new.
 

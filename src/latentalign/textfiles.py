@@ -6,11 +6,13 @@ not UTF-8 (including encoded surrogates) and NUL characters (a sign of UTF-16 or
 Gzip data is recognised by its content and unpacked.
 """
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from latentalign.errors import InputError
 from latentalign.storage import explain_read_errors, open_input, unpack
@@ -42,6 +44,15 @@ def read_lines(text: Text) -> Iterator[str]:
         return
     with explain_read_errors(text, "a text file"), open_input(text, "a text file") as file:
         yield from decode_lines(unpack(file), text)
+
+
+def read_stdin() -> Iterator[str]:
+    """Each line of standard input, which may be gzip data."""
+    name = "standard input"
+    if sys.stdin is None:
+        raise InputError(f"{name} is closed; name a file with --input")
+    with explain_read_errors(name, "text"):
+        yield from decode_lines(unpack(cast(BufferedReader, sys.stdin.buffer)), name)
 
 
 def read_pairs(path: Path | str) -> Iterator[tuple[str, str]]:
@@ -79,6 +90,17 @@ def decode_lines(stream: IO[bytes], name: Path | str) -> Iterator[str]:
         yield line
 
 
+def open_pairs(
+    source: Text | None, target: Text | None, pairs: Path | str | None
+) -> Iterator[tuple[str, str]]:
+    """The sentence pairs that the options --source and --target, or --pairs, name."""
+    if pairs is not None and source is None and target is None:
+        return read_pairs(pairs)
+    if pairs is not None or source is None or target is None:
+        raise InputError("pass --source and --target with one file each, or --pairs with one file for both")
+    return read_parallel(source, target)
+
+
 def count_lines(text: Text) -> int:
     """How many lines `read_lines` finds in a text. The text is not checked."""
     lines, last = 0, b"\n"
@@ -91,7 +113,7 @@ def count_lines(text: Text) -> int:
     return lines + (not last.endswith(b"\n") and last != BYTE_ORDER_MARK)
 
 
-def read_parallel(source: Path | str, target: Path | str) -> Iterator[tuple[str, str]]:
+def read_parallel(source: Text, target: Text) -> Iterator[tuple[str, str]]:
     """Line pairs of two files; an InputError if one file ends before the other."""
     for source_line, target_line in zip_longest(read_lines(source), read_lines(target)):
         if source_line is None or target_line is None:

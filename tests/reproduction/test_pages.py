@@ -7,6 +7,7 @@ import re
 import pytest
 
 from latentalign.errors import InputError
+from latentalign.storage import require_free
 from latentalign.web.pages import (
     Cell,
     Page,
@@ -15,7 +16,6 @@ from latentalign.web.pages import (
     alignment_viewer,
     region_viewer,
     render,
-    require_free,
 )
 
 

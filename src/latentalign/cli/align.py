@@ -8,7 +8,14 @@ from typing import Annotated
 
 import typer
 
-from latentalign.cli.common import DeviceOption, DoubleOption, RunArgument
+from latentalign.cli.common import (
+    DeviceOption,
+    DoubleOption,
+    OutputOption,
+    OverwriteOption,
+    RunArgument,
+    write_lines,
+)
 from latentalign.errors import InputError
 
 NAME = "align"
@@ -16,8 +23,15 @@ NAME = "align"
 
 def command(
     run: RunArgument,
-    source: Annotated[Path, typer.Option(help="text in the language that the run translates from")],
-    target: Annotated[Path, typer.Option(help="text in the language that the run translates into")],
+    source: Annotated[
+        Path | None, typer.Option(help="text in the language that the run translates from")
+    ] = None,
+    target: Annotated[
+        Path | None, typer.Option(help="text in the language that the run translates into")
+    ] = None,
+    pairs: Annotated[
+        Path | None, typer.Option(help="source and target in two columns, separated by a tab, in one file")
+    ] = None,
     using: Annotated[str, typer.Option(help="prior, inferred or posterior")] = "posterior",
     layout: Annotated[str, typer.Option("--format", help="pharaoh or json")] = "pharaoh",
     threshold: Annotated[
@@ -28,24 +42,29 @@ def command(
     ] = None,
     back: Annotated[Path | None, typer.Option("--reverse", help="a run of the other direction")] = None,
     method: Annotated[
-        str, typer.Option("--symmetrize", help="how to combine both directions")
-    ] = "grow-diag-final-and",
+        str | None,
+        typer.Option(
+            "--symmetrize", help="how to combine both directions, with --reverse [grow-diag-final-and]"
+        ),
+    ] = None,
+    output: OutputOption = None,
+    overwrite: OverwriteOption = False,
     device: DeviceOption = "cpu",
     double: DoubleOption = False,
 ) -> None:
     """Align the words of sentence pairs, one line per pair."""
+    from latentalign.storage import require_free
     from latentalign.tasks.registry import load_run
-    from latentalign.textfiles import read_parallel
+    from latentalign.textfiles import open_pairs
 
     if layout not in ("pharaoh", "json"):
         raise InputError(f"--format must be one of pharaoh, json, got {layout!r}")
+    if output is not None:
+        require_free(output, overwrite=overwrite)
+    text = open_pairs(source, target, pairs)
     task, trained = load_run(run, device=device, double=double, ability="align")
     other = load_run(back, device=device, double=double, ability="align")[1] if back else None
     rule = {"using": using, "threshold": threshold, "at_least": at_least, "symmetrize": method}
-    aligned = task.align(trained, read_parallel(source, target), reverse=other, **rule)
-    if layout == "pharaoh":
-        for line in aligned.pharaoh():
-            print(line)
-    else:
-        for record in aligned.records():
-            print(json.dumps(record, ensure_ascii=False))
+    aligned = task.align(trained, text, reverse=other, **rule)
+    records = (json.dumps(record, ensure_ascii=False) for record in aligned.records())
+    write_lines(aligned.pharaoh() if layout == "pharaoh" else records, output)

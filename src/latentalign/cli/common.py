@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +23,10 @@ PredictOption = Annotated[
 ]
 DeviceOption = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print exactly one JSON object on stdout")]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="write here instead of standard output")
+]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="replace files that exist")]
 DoubleOption = Annotated[bool, typer.Option("--float64", help="compute in double precision")]
 
 
@@ -45,6 +49,21 @@ def show(result: Mapping[str, Any], *, as_json: bool, title: str) -> None:
     console.print(table)
     for name, parts in breakdowns.items():
         console.print(breakdown_table(name, parts))
+
+
+def write_lines(lines: Iterable[str], output: Path | None) -> None:
+    """Print lines as they come, or write them into a file, completely or not at all."""
+    from latentalign.errors import StorageError
+    from latentalign.storage import write_text
+
+    if output is not None:
+        write_text(output, "".join(f"{line}\n" for line in lines))
+        return
+    if sys.stdout is None:
+        raise StorageError("standard output is closed; open it, or write into a file with --output")
+    for line in lines:
+        print(line)
+    sys.stdout.flush()
 
 
 def warn(message: str) -> None:

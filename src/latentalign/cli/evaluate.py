@@ -12,6 +12,7 @@ from latentalign.cli.common import (
     DeviceOption,
     DoubleOption,
     JsonOption,
+    OverwriteOption,
     PredictOption,
     RunArgument,
     SplitOption,
@@ -31,15 +32,18 @@ def command(
         Path | None, typer.Option("--details", help="write scores and alignments of examples here (JSON)")
     ] = None,
     sentences: Annotated[int, typer.Option(help="examples whose alignments are in the details")] = 50,
+    overwrite: OverwriteOption = False,
     device: DeviceOption = "cpu",
     double: DoubleOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure likelihoods, bounds, entropies and the scores of the task."""
-    from latentalign.storage import write_text
+    from latentalign.storage import require_free, write_text
     from latentalign.tasks.base import EvaluationOptions
     from latentalign.tasks.registry import load_run
 
+    if details_file is not None:
+        require_free(details_file, overwrite=overwrite)
     task, trained = load_run(run, device=device, double=double)
     count = sentences if details_file else None
     options = EvaluationOptions(predict, beam, outputs=bleu, details=count)

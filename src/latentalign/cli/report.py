@@ -22,9 +22,10 @@ def command(
 ) -> None:
     """Write one page about runs: figures, training curves and alignments."""
     from latentalign.reproduction.pages import runs_page
+    from latentalign.storage import require_free
     from latentalign.tasks.base import evaluate_for_page, require_one_task
     from latentalign.tasks.registry import load_run
-    from latentalign.web.pages import require_free, write_page
+    from latentalign.web.pages import write_page
 
     require_free(out, overwrite=overwrite)
     loaded = [load_run(run, device=device) for run in runs]

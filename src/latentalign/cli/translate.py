@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from latentalign.cli.common import DeviceOption, DoubleOption, PredictOption, RunArgument, warn
+from latentalign.cli.common import (
+    DeviceOption,
+    DoubleOption,
+    OutputOption,
+    OverwriteOption,
+    PredictOption,
+    RunArgument,
+    warn,
+    write_lines,
+)
 
 NAME = "translate"
 
 
 def command(
     run: RunArgument,
+    source: Annotated[
+        Path | None, typer.Option("--input", "-i", help="read this file instead of standard input")
+    ] = None,
+    output: OutputOption = None,
     beam: Annotated[int | None, typer.Option(min=1, help="hypotheses kept at each step")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="GNMT's alpha at the final ranking")] = None,
     predict: PredictOption = None,
@@ -24,32 +37,40 @@ def command(
         typer.Option(min=1, help="print N outputs per line: `line from 0 ||| text ||| score ||| log p`"),
     ] = 1,
     alignments: Annotated[
-        Path | None, typer.Option(help="write the alignment of each output word here")
+        Path | None, typer.Option(help="write the word links of each output here, one JSON object per line")
     ] = None,
+    overwrite: OverwriteOption = False,
     batch_tokens: Annotated[int, typer.Option(help="padded source tokens of a batch")] = 1024,
     device: DeviceOption = "cpu",
     double: DoubleOption = False,
 ) -> None:
-    """Translate standard input to standard output, line by line."""
-    from latentalign.storage import write_text
+    """Translate standard input to standard output, or a file to a file, line by line."""
+    from latentalign.storage import require_free
     from latentalign.tasks.registry import load_run
-    from latentalign.textfiles import decode_lines
+    from latentalign.textfiles import read_lines, read_stdin
 
+    for path in (output, alignments):
+        if path is not None:
+            require_free(path, overwrite=overwrite)
     task, trained = load_run(run, device=device, double=double, ability="translate")
-    lines = list(decode_lines(sys.stdin.buffer, "standard input"))
+    lines = list(read_lines(source) if source else read_stdin())
     options = {"predict": predict, "beam": beam, "length_penalty": length_penalty}
     job = task.translate(trained, lines, nbest=nbest, batch_tokens=batch_tokens, **options)
-    best = []
-    for number, outputs in enumerate(job.translate()):
-        best.append(outputs[0])
-        for one in outputs[:nbest]:
-            scores = f" ||| {one.score:.6f} ||| {one.log_prob:.6f}"
-            print(one.text if nbest == 1 else f"{number} ||| {one.text}{scores}")
-    sys.stdout.flush()
+    found: list[list[Any]] = []
+    write_lines(_format_outputs(job.translate(), nbest, found), output)
     if alignments is not None:
-        records = job.alignment_records(best)
-        write_text(alignments, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in records))
+        records = job.alignment_records(found)
+        write_lines((json.dumps(record, ensure_ascii=False) for record in records), alignments)
     if job.cut_lines:
         warn(
             f"{job.cut_lines} of {len(lines)} lines were longer than {job.settings.max_source} tokens and were cut"
         )
+
+
+def _format_outputs(translated: Iterator[list[Any]], nbest: int, found: list[list[Any]]) -> Iterator[str]:
+    """The lines to print. The translations behind them are appended to `found`."""
+    for number, outputs in enumerate(translated):
+        found.append(outputs[:nbest])
+        for one in found[-1]:
+            scores = f" ||| {one.score:.6f} ||| {one.log_prob:.6f}"
+            yield one.text if nbest == 1 else f"{number} ||| {one.text}{scores}"

@@ -102,7 +102,7 @@ def measure_row(plan: Plan, row: Row, seed: int, report: Callable[[], None]) -> 
     path = plan.details_file(row.name, seed)
     if experiment.details:
         path.parent.mkdir(parents=True, exist_ok=True)
-        evaluate += [f"--details={path}", *experiment.details]
+        evaluate += [f"--details={path}", "--overwrite", *experiment.details]
     measured = run_command(evaluate, log, report)
     details = json.loads(path.read_bytes()) if experiment.details else {}
     return {

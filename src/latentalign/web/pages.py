@@ -15,7 +15,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from latentalign.errors import InputError
 from latentalign.storage import write_text
 
 VERDICT_CLASSES = {"seen": "good", "not seen": "bad", "undecided": "open"}
@@ -160,9 +159,3 @@ def anchor(title: str) -> str:
 def inline_code(text: str) -> Markup:
     """Escaped text in which `this` is set as code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
-
-
-def require_free(path: Path, *, overwrite: bool) -> None:
-    """Raise when a page would replace a file without permission."""
-    if path.exists() and not overwrite:
-        raise InputError(f"{path} exists; add --overwrite to replace it")

@@ -1,4 +1,5 @@
 import dataclasses
+import gzip
 import json
 from collections.abc import Callable
 from itertools import pairwise
@@ -9,13 +10,16 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from latentalign.config import Section, load
 from latentalign.errors import InputError, StorageError
 from latentalign.tasks.nmt import data
 from latentalign.tasks.nmt.data import Batches, Corpus, build_cache, collate
+from latentalign.tasks.nmt.recipe import NMTConfig
 from latentalign.tasks.nmt.splits import DataConfig, SplitConfig
 from latentalign.tasks.nmt.tokenizer import EOS, PAD, Tokenizer, TokenizerConfig
+from latentalign.textfiles import TextColumn
 
 Write = Callable[[bytes, bytes], SplitConfig]
 
@@ -217,6 +221,44 @@ def test_a_recipe_names_splits_beside_itself(tmp_path):
         InputError, match=r"unknown key data\.valid\.sorce; did you mean data\.valid\.source\?"
     ):
         load(path, Recipe, ["data.valid.sorce=x"])
+
+
+def test_a_split_is_two_files_or_one_file_of_pairs(tmp_path):
+    for wrong in ({}, {"source": "a"}, {"target": "b"}, {"source": "a", "pairs": "c"}):
+        with pytest.raises(ValidationError, match="set source and target, or pairs alone"):
+            SplitConfig(**wrong)
+    assert str(SplitConfig(source="a", target="b")) == "a and b"
+    assert SplitConfig(pairs="c").text("target") == TextColumn(Path("c"), 1)
+    path = tmp_path / "recipe.toml"
+    path.write_text('base = "nmt/multi30k"\n[data.train]\npairs = "p.tsv"\n[training]\nbatch_sentences = 5\n')
+    config = load(path, NMTConfig, ["data.valid.pairs=v.tsv", "data.test.source=s"])
+    assert config.data.train == SplitConfig(
+        pairs=tmp_path / "p.tsv"
+    )  # the base's source and target do not count
+    assert config.data.valid == SplitConfig(pairs=Path.cwd() / "v.tsv")
+    assert config.data.test.source == Path.cwd() / "s"
+    assert (config.training.batch_tokens, config.training.batch_sentences) == (None, 5)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_pairs_in_one_file_give_the_same_corpus_as_two_files(tokenizer, write, tmp_path, pack):
+    two = write(b"a b\n\nc\na\n", b"x\ny\nz z\nx\n")
+    (tmp_path / "p").write_bytes(pack(b"a b\tx\n\ty\nc\tz z\na\tx\n"))
+    one = SplitConfig(pairs=tmp_path / "p")
+    options = {"max_length": 5, "max_dropped": 0.5}
+    found = [
+        build_cache(tokenizer, split, tmp_path / str(i), **options) for i, split in enumerate((two, one))
+    ]
+    for name, array in found[0].arrays.items():
+        assert np.array_equal(array, found[1].arrays[name]), name
+    assert found[1].dropped == {"blank": 1, "overlong": 0}
+    assert found[1].fingerprints.keys() == {"pairs"}
+    with pytest.raises(InputError, match=r"p \(column 1\), line 2: blank"):
+        build_cache(tokenizer, one, tmp_path / "strict", max_length=None)
+    learned = [
+        Tokenizer.learn(TokenizerConfig(kind="words"), s.text("source"), s.text("target")) for s in (two, one)
+    ]
+    assert learned[0].fingerprint() == learned[1].fingerprint()
 
 
 # Batches of tensors

@@ -149,8 +149,10 @@ def test_batch_size_and_order_give_the_same_text(trained, lines):
 
 
 def test_alignments_of_outputs_are_distributions_over_source_words(trained, lines):
-    job = TranslationJob(trained, lines[:5], TranslationSettings(beam=2))
-    outputs = [best for best, *_ in job.translate()]
-    for line, output, found in zip(lines[:5], outputs, job.align(outputs), strict=True):
-        assert found.probability.shape == (len(output.text.split()), len(line.split()))
-        assert found.probability.sum(1) == pytest.approx(1.0)
+    job = TranslationJob(trained, lines[:5], TranslationSettings(beam=2, nbest=2))
+    outputs = list(job.translate())
+    assert {len(best) for best in outputs} == {2}
+    for line, best, aligned in zip(lines[:5], outputs, job.align(outputs), strict=True):
+        for output, found in zip(best, aligned, strict=True):
+            assert found.probability.shape == (len(output.text.split()), len(line.split()))
+            assert found.probability.sum(1) == pytest.approx(1.0)

@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,10 @@ def pieces(tokenizer: Tokenizer, line: str) -> list[str]:
     return [tokenizer.target_vocabulary.id_to_token(token) for token in tokenizer.encode_target(line).ids]
 
 
+def spelling(tokenizer: Tokenizer, line: str) -> list[str]:
+    return [word.text for word in tokenizer.find_words(line)]
+
+
 any_text = st.text(st.characters(exclude_categories=["Cs"]))
 odd_text = st.text(st.sampled_from(" \t\u2028\u00a0\x1c▁ĠHund<>/s0x41@.,„“龘🙂é\u0301\0")) | any_text
 
@@ -73,7 +78,7 @@ def test_every_piece_points_at_the_word_that_holds_it(bpe, line):
         )
         for index in range(len(line.split()))
     ]
-    assert spelt == line.split() == bpe.words(line)
+    assert spelt == line.split() == spelling(bpe, line)
     assert len(set(encoded.words)) == len(spelt)
     assert bpe.target_words(encoded.ids) == encoded.words
 
@@ -145,7 +150,7 @@ def test_vocabulary_keeps_the_most_frequent(tmp_path):
 def test_segmented_pieces_point_at_joined_words(segmented):
     encoded = segmented.encode_source("Der Hu@@ nd wä@@ chst . Hu@@")
     assert encoded.words == [0, 1, 1, 2, 2, 3, 4]
-    assert segmented.words("Der Hu@@ nd wä@@ chst . Hu@@") == ["Der", "Hund", "wächst", ".", "Hu"]
+    assert spelling(segmented, "Der Hu@@ nd wä@@ chst . Hu@@") == ["Der", "Hund", "wächst", ".", "Hu"]
     assert encoded.ids[3] == UNK
     assert (
         segmented.decode_target(segmented.encode_target("Ein Hu@@ nd schlä@@ ft .").ids)
@@ -158,14 +163,54 @@ def test_segmented_pieces_point_at_joined_words(segmented):
 def test_segmented_words_exist(segmented, parts):
     positions = segmented.encode_source(" ".join(parts)).words
     assert len(positions) == len(parts)
-    assert max(positions, default=0) == max(0, len(segmented.words(" ".join(parts))) - 1)
+    assert max(positions, default=0) == max(0, len(segmented.find_words(" ".join(parts))) - 1)
+
+
+@given(odd_text, st.booleans())
+def test_a_word_stands_in_the_line_where_its_span_says(bpe, line, lowercase):
+    tokenizer = Tokenizer(bpe.kind, lowercase, bpe.source_json, bpe.target_json)
+    found = tokenizer.find_words(line)
+    assert [line[word.start : word.end] for word in found] == [word.text for word in found] == line.split()
+    assert len(found) == max(tokenizer.encode_source(line).words, default=-1) + 1
+
+
+@given(st.lists(st.sampled_from(["a", "A@@", "@@", "@@@", "b@@b"]), max_size=8))
+def test_a_segmented_word_spans_its_pieces(segmented, parts):
+    line = "  ".join(parts)
+    found = segmented.find_words(line)
+    assert len(found) == max(segmented.encode_source(line).words, default=-1) + 1
+    assert [part for word in found for part in line[word.start : word.end].split()] == parts
+    assert "".join(word.text for word in found) == re.sub("@@( |$)", "", " ".join(parts)).replace(" ", "")
+
+
+@given(st.lists(st.lists(odd_text, max_size=4), max_size=3))
+@pytest.mark.parametrize("name", ["bpe", "words", "segmented"])
+def test_arrays_contain_the_ids_of_every_line(request, name, chunks):
+    learned = request.getfixturevalue(name)
+    tokenizer = Tokenizer(learned.kind, False, learned.source_json, learned.target_json)
+    for lines in chunks:  # later chunks use what earlier ones have stored
+        for side, expected in (
+            ("source", tokenizer.source_ids(lines)),
+            ("target", tokenizer.target_ids(lines)),
+        ):
+            ids, lengths = tokenizer.id_arrays(lines, side)
+            assert lengths.tolist() == list(map(len, expected))
+            assert ids.tolist() == [token for row in expected for token in row]
+
+
+def test_a_full_table_of_units_is_emptied(bpe, monkeypatch):
+    monkeypatch.setattr("latentalign.tasks.nmt.tokenizer.LARGEST_TABLE", 2)
+    tokenizer = Tokenizer(bpe.kind, False, bpe.source_json, bpe.target_json)
+    for line in ("a b c d", "a e", "f a"):
+        assert tokenizer.id_arrays([line], "source")[0].tolist() == tokenizer.source_ids([line])[0]
+        assert len(tokenizer._tables["source"]) <= 4
 
 
 def test_lowercase_lowers_all_text(files):
     tokenizer = Tokenizer.learn(TokenizerConfig(vocab_size=400, lowercase=True), *files)
     assert tokenizer.decode_target(tokenizer.encode_target("Der HUND").ids) == "der hund"
     assert tokenizer.encode_source("HUND") == tokenizer.encode_source("hund")
-    assert tokenizer.words("HUND") == ["hund"]
+    assert spelling(tokenizer, "HUND") == ["HUND"]
 
 
 @pytest.mark.parametrize("name", ["bpe", "words", "segmented"])

@@ -205,9 +205,11 @@ def test_any_objective_may_start_from_an_easier_one(demo_files, tmp_path):
 
 def test_text_is_encoded_and_hashed_once_even_with_a_warm_start(demo_files, tmp_path, monkeypatch):
     encoded, hashed = [], []
-    source_ids = Tokenizer.source_ids
+    encode = Tokenizer.id_arrays
     monkeypatch.setattr(
-        Tokenizer, "source_ids", lambda self, lines: encoded.append(len(lines)) or source_ids(self, lines)
+        Tokenizer,
+        "id_arrays",
+        lambda self, lines, side: encoded.append(len(lines)) or encode(self, lines, side),
     )
     for module in ("data", "splits"):
         name = f"latentalign.tasks.nmt.{module}.fingerprint"
@@ -217,7 +219,7 @@ def test_text_is_encoded_and_hashed_once_even_with_a_warm_start(demo_files, tmp_
     TRANSLATION.train(tiny(demo_files, "marginal", *options), run, resume=False, overwrite=False)
     assert run.warm_start.is_dir()
     assert not Run(run.warm_start).cache.exists()
-    assert encoded == [400, 40]
+    assert encoded == [400, 400, 40, 40]
     texts = [path for path in hashed if path.endswith((".de", ".en"))]
     assert len(texts) == len(set(texts)) == 6
 

@@ -16,6 +16,7 @@ from latentalign.errors import InputError
 from latentalign.tasks.nmt.decode import group_by_size, pair_batch
 from latentalign.tasks.nmt.links import Links, WordAlignment, word_links
 from latentalign.tasks.nmt.recipe import TrainedTranslator
+from latentalign.tasks.nmt.schemes import Word
 from latentalign.tasks.nmt.tokenizer import Encoded
 from latentalign.tasks.nmt.training_data import EVALUATION_TOKENS
 
@@ -97,9 +98,19 @@ def align_in_order(trained: TrainedTranslator, pairs: Sequence[Pair], using: str
     return [found[i] for i in range(len(pairs))]
 
 
+def word_record(source: Sequence[Word], target: Sequence[Word]) -> dict[str, Any]:
+    """The words of a sentence pair and where they stand, as `schema.WordPair` describes them."""
+    return {
+        "source": [word.text for word in source],
+        "target": [word.text for word in target],
+        "source_spans": [[word.start, word.end] for word in source],
+        "target_spans": [[word.start, word.end] for word in target],
+    }
+
+
 def alignment_record(
-    source: list[str], target: list[str], alignment: WordAlignment, links: Links
+    line: int, words: tuple[Sequence[Word], Sequence[Word]], alignment: WordAlignment, links: Links
 ) -> dict[str, Any]:
-    """Words and links of a sentence pair as JSON."""
+    """Words and links of a sentence pair, as `schema.AlignedPair` describes them."""
     entropy = [round(float(e), 6) for e in alignment.entropy]
-    return {"source": source, "target": target, "links": alignment.to_json(links), "entropy": entropy}
+    return {"line": line, **word_record(*words), "links": alignment.to_json(links), "entropy": entropy}

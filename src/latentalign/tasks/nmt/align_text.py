@@ -17,7 +17,9 @@ from latentalign.tasks.nmt.links import (
     symmetrize,
 )
 from latentalign.tasks.nmt.recipe import TrainedTranslator
+from latentalign.tasks.nmt.schemes import Word
 
+DEFAULT_METHOD = "grow-diag-final-and"
 TextPairs = Sequence[tuple[str, str]]
 
 
@@ -39,7 +41,7 @@ class LinkRule:
 class AlignedText:
     """Sentence pairs with their word alignments and the links chosen from them."""
 
-    words: list[tuple[list[str], list[str]]]
+    words: list[tuple[list[Word], list[Word]]]
     alignments: list[WordAlignment]
     links: list[Links]
 
@@ -48,9 +50,10 @@ class AlignedText:
         return (format_pharaoh(links) for links in self.links)
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """The words and links of each pair as JSON."""
-        for (source, target), alignment, links in zip(self.words, self.alignments, self.links, strict=True):
-            yield alignment_record(source, target, alignment, links)
+        """The words and links of each pair, as `schema.AlignedPair` describes them."""
+        found = zip(self.words, self.alignments, self.links, strict=True)
+        for line, (words, alignment, links) in enumerate(found):
+            yield alignment_record(line, words, alignment, links)
 
 
 def align_text(
@@ -61,21 +64,27 @@ def align_text(
     threshold: float = 0.0,
     at_least: float | None = None,
     reverse: TrainedTranslator | None = None,
-    symmetrize: str = "grow-diag-final-and",
+    symmetrize: str | None = None,
 ) -> AlignedText:
     """Align the words of sentence pairs; with a model of the reverse direction, combine both.
 
     The text is read after the options were checked.
     """
     require_known("--using", using, USING)
-    require_known("--symmetrize", symmetrize, tuple(SYMMETRIZE))
+    if symmetrize is not None:
+        require_known("--symmetrize", symmetrize, tuple(SYMMETRIZE))
+        if reverse is None:
+            raise InputError(
+                "--symmetrize combines two directions; add --reverse with a run of the other one"
+            )
     rule, pairs = LinkRule(threshold, at_least), list(text)
     alignments = align_pairs_of_text(trained, pairs, using)
     links = [rule.choose(alignment) for alignment in alignments]
     if reverse is not None:
         backward = align_pairs_of_text(reverse, [(t, s) for s, t in pairs], using)
-        links = combine(links, [rule.choose(alignment) for alignment in backward], symmetrize)
-    words = [(trained.vocabulary.words(s), trained.vocabulary.words(t)) for s, t in pairs]
+        method = symmetrize or DEFAULT_METHOD
+        links = combine(links, [rule.choose(alignment) for alignment in backward], method)
+    words = [(trained.vocabulary.find_words(s), trained.vocabulary.find_words(t)) for s, t in pairs]
     return AlignedText(words, alignments, links)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
-from itertools import chain, count, islice, pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,6 @@ ARRAYS = {
 }
 CHUNK = 50_000
 """Lines that are encoded at once: a word that is repeated among them is encoded once."""
-Pair = tuple[int, list[int], list[int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,48 +161,62 @@ def _encode(
         files = {name: stack.enter_context(open(folder / name, "wb")) for name in ARRAYS}
         for side in ends:
             files[f"{side}.offsets"].write(bytes(8))
-        for pairs in _encode_chunks(tokenizer, split):
-            faults = [_fault(split, pair, max_length) for pair in pairs]
-            for fault in filter(None, faults):
-                dropped[fault] += 1
-            kept = [pair for pair, fault in zip(pairs, faults, strict=True) if fault is None]
-            for name, array in _columns(kept, ends).items():
-                array.tofile(files[name])
+        first = 1
+        for lines in _chunks(split.read()):
+            rows = {side: Rows(*tokenizer.id_arrays(text, side)) for side, text in _sides(lines)}
+            kept = _keep(split, rows, first, max_length=max_length, dropped=dropped)
+            np.add(np.flatnonzero(kept), first, dtype=ARRAYS["lines"]).tofile(files["lines"])
+            for side, found in rows.items():
+                ids, lengths = found.where(kept)
+                offsets = ends[side] + np.cumsum(lengths, dtype=ARRAYS[f"{side}.offsets"])
+                ends[side] += int(lengths.sum())
+                offsets.tofile(files[f"{side}.offsets"])
+                ids.astype(ARRAYS[f"{side}.ids"]).tofile(files[f"{side}.ids"])
+            first += len(lines)
     return dropped
 
 
-def _encode_chunks(tokenizer: Tokenizer, split: SplitConfig) -> Iterator[list[Pair]]:
-    """Line number and ids of every pair of a split, in lists of up to `CHUNK` pairs."""
-    numbers = count(1)
-    for lines in _chunks(split.read()):
-        source = tokenizer.source_ids([line for line, _ in lines])
-        target = tokenizer.target_ids([line for _, line in lines])
-        yield list(zip(islice(numbers, len(lines)), source, target, strict=True))
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Ids of the sentences of one side, one after the other, and the number of ids of each."""
+
+    ids: np.ndarray
+    lengths: np.ndarray
+
+    def where(self, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Ids and lengths of some of the sentences."""
+        if kept.all():
+            return self.ids, self.lengths
+        return self.ids[np.repeat(kept, self.lengths)], self.lengths[kept]
 
 
-def _fault(split: SplitConfig, pair: Pair, max_length: int | None) -> str | None:
-    """Why a pair cannot be trained on; where nothing may be dropped, an InputError instead."""
-    line, source, target = pair
-    if max_length is not None and max(len(source), len(target)) > max_length:
-        return "overlong"
-    if source and target:
-        return None
+def _sides(lines: list[tuple[str, str]]) -> list[tuple[Side, list[str]]]:
+    """The text of both sides."""
+    return [("source", [line for line, _ in lines]), ("target", [line for _, line in lines])]
+
+
+def _keep(
+    split: SplitConfig, rows: dict[Side, Rows], first: int, *, max_length: int | None, dropped: dict[str, int]
+) -> np.ndarray:
+    """Which pairs of a chunk are kept, counting the others; where nothing may be dropped, an InputError instead.
+
+    `first` is the line of the first pair.
+    """
+    source, target = rows["source"].lengths, rows["target"].lengths
+    blank = np.minimum(source, target) == 0
     if max_length is None:
-        blank = split.text("target" if source else "source")
-        raise InputError(f"{blank}, line {line}: blank; every line of a validation or test file needs words")
-    return "blank"
-
-
-def _columns(pairs: list[Pair], ends: dict[str, int]) -> dict[str, np.ndarray]:
-    """Pairs as the arrays that are written, moving on the ends of what was written before."""
-    columns = {"lines": np.array([line for line, _, _ in pairs], ARRAYS["lines"])}
-    rows = {"source": [ids for _, ids, _ in pairs], "target": [ids for _, _, ids in pairs]}
-    for side, sentences in rows.items():
-        offsets = ends[side] + np.cumsum([len(ids) for ids in sentences], dtype=ARRAYS[f"{side}.offsets"])
-        ends[side] = int(offsets[-1]) if pairs else ends[side]
-        flat = np.fromiter(chain.from_iterable(sentences), ARRAYS[f"{side}.ids"])
-        columns |= {f"{side}.offsets": offsets, f"{side}.ids": flat}
-    return columns
+        if blank.any():
+            place = int(blank.argmax())
+            text = split.text("target" if source[place] else "source")
+            raise InputError(
+                f"{text}, line {first + place}: blank; every line of a validation or test file needs words"
+            )
+        return np.ones(len(source), bool)
+    overlong = np.maximum(source, target) > max_length
+    dropped["overlong"] += int(overlong.sum())
+    dropped["blank"] += int((blank & ~overlong).sum())
+    kept: np.ndarray = ~(blank | overlong)
+    return kept
 
 
 def _chunks(items: Iterable[Any]) -> Iterator[list[Any]]:

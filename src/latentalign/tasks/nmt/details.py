@@ -17,6 +17,7 @@ from latentalign.tasks.nmt.align import (
     alignment_matrix,
     available_alignments,
     encode_pairs,
+    word_record,
 )
 from latentalign.tasks.nmt.decode import group_by_size, pair_batch
 from latentalign.tasks.nmt.evaluate import kmax_curve, open_split, translate_split
@@ -103,8 +104,8 @@ def describe_pairs(
     matrices = subword_matrices(trained, encoded, available_alignments(trained))
     found = []
     for texts, pair, by_name in zip(pairs, encoded, matrices, strict=True):
-        record: dict[str, Any] = {}
-        record["source"], record["target"] = (trained.vocabulary.words(side) for side in texts)
+        source, target = map(trained.vocabulary.find_words, texts)
+        record = word_record(source, target)
         record["matrices"] = {
             name: form(word_links(m, pair.source.words, pair.target.words).probability)
             for name, m in by_name.items()

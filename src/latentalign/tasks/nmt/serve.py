@@ -17,6 +17,7 @@ from latentalign.errors import InputError
 from latentalign.tasks.nmt.align import encode_pairs
 from latentalign.tasks.nmt.details import describe_pairs
 from latentalign.tasks.nmt.recipe import TrainedTranslator
+from latentalign.tasks.nmt.schema import AlignResponse, TranslateResponse
 from latentalign.tasks.nmt.translate import Translation, TranslationSettings, translate_lines
 from latentalign.web.pages import Page, alignment_viewer, render
 from latentalign.web.server import Predict, Request, make_application
@@ -70,7 +71,7 @@ def build_app(trained: TrainedTranslator, title: str) -> FastAPI:
 
     worker: Worker = app.state.worker
 
-    @app.post("/api/translate", response_model=dict[str, Any])
+    @app.post("/api/translate", response_model=TranslateResponse)
     async def translate(asked: TranslateRequest, request: HttpRequest) -> Response:
         """The best translations of every sentence, with log-probabilities; as many lists as sentences."""
         settings = TranslationSettings(asked.predict, asked.beam, asked.length_penalty, asked.nbest)
@@ -83,10 +84,10 @@ def build_app(trained: TrainedTranslator, title: str) -> FastAPI:
             translations = await worker.run(request, lambda check: work(lines, check))
         return JSONResponse({"translations": translations})
 
-    @app.post("/api/align", response_model=dict[str, Any])
+    @app.post("/api/align", response_model=AlignResponse)
     async def align(asked: AlignRequest, request: HttpRequest) -> Response:
         """Words, subwords and every alignment of the pairs: rows are target words, columns source words."""
-        pairs = [(on_one_line(pair.source), on_one_line(pair.target)) for pair in asked.pairs]
+        pairs = [(pair.source, pair.target) for pair in asked.pairs]
         return await worker.run(request, lambda check: JSONResponse(align_pairs(trained, pairs, check)))
 
     return app
@@ -109,7 +110,7 @@ def align_pairs(trained: TrainedTranslator, pairs: Sequence[tuple[str, str]], ch
     """The alignments of sentence pairs."""
     for number, pair in enumerate(pairs):
         for side, text in zip(("source", "target"), pair, strict=True):
-            if not trained.vocabulary.words(text):
+            if not trained.vocabulary.find_words(text):
                 raise InputError(f"pairs.{number}.{side}: there is no word in it")
     encoded = encode_pairs(trained, [s for s, _ in pairs], [t for _, t in pairs])
     cells = sum(len(pair.source.ids) * len(pair.target.ids) for pair in encoded)

@@ -14,6 +14,7 @@ from latentalign.tasks.nmt.align import Pair, align_in_order, alignment_record
 from latentalign.tasks.nmt.decode import Translator, group_by_size
 from latentalign.tasks.nmt.links import WordAlignment
 from latentalign.tasks.nmt.recipe import SearchConfig, TrainedTranslator
+from latentalign.tasks.nmt.schemes import find_words
 from latentalign.tasks.nmt.tokenizer import EOS, Encoded
 
 CHUNK = 2000
@@ -95,20 +96,34 @@ class TranslationJob:
         text = self.trained.vocabulary.decode_target(ids)
         return Translation(text, hypothesis.log_prob, hypothesis.score, ids)
 
-    def align(self, outputs: Sequence[Translation]) -> list[WordAlignment]:
-        """For each output word, the source words that generated it: the exact posterior of the finished output."""
+    def align(self, outputs: Sequence[Sequence[Translation]]) -> list[list[WordAlignment]]:
+        """For each output word, the source words that generated it: the exact posterior of the finished output.
+
+        `outputs` has one list of translations for each line, and so has the result.
+        """
         vocabulary = self.trained.vocabulary
         using = "posterior" if self.trained.model.distribution.supports("enumerate") else "prior"
-        targets = [Encoded(list(o.ids), list(vocabulary.target_words(o.ids))) for o in outputs]
-        pairs = [Pair(s, t) for s, t in zip(self.source, targets, strict=True)]
-        return align_in_order(self.trained, pairs, using)
+        pairs = [
+            Pair(source, Encoded(list(one.ids), list(vocabulary.target_words(one.ids))))
+            for source, best in zip(self.source, outputs, strict=True)
+            for one in best
+        ]
+        found = iter(align_in_order(self.trained, pairs, using))
+        return [[next(found) for _ in best] for best in outputs]
 
-    def alignment_records(self, outputs: Sequence[Translation]) -> Iterator[dict[str, Any]]:
-        """For each line, its words, those of its output, and the links between them, as JSON."""
-        for line, output, alignment in zip(self.lines, outputs, self.align(outputs), strict=True):
-            yield alignment_record(
-                self.trained.vocabulary.words(line), output.text.split(), alignment, alignment.best()
-            )
+    def alignment_records(self, outputs: Sequence[Sequence[Translation]]) -> Iterator[dict[str, Any]]:
+        """Every translation of every line with its word links, as `schema.AlignedTranslation` describes them."""
+        aligned = zip(self.lines, outputs, self.align(outputs), strict=True)
+        for number, (line, best, alignments) in enumerate(aligned):
+            source = self.trained.vocabulary.find_words(line)
+            for rank, (one, alignment) in enumerate(zip(best, alignments, strict=True), start=1):
+                yield {
+                    **alignment_record(number, (source, find_words(one.text)), alignment, alignment.best()),
+                    "rank": rank,
+                    "text": one.text,
+                    "log_prob": one.log_prob,
+                    "score": one.score,
+                }
 
 
 def translate_lines(
