@@ -12,6 +12,7 @@ pytest.importorskip("fastapi")
 from fastapi.responses import HTMLResponse
 
 from latentalign.tasks.nmt.align import align_in_order, encode_pairs
+from latentalign.tasks.nmt.schema import AlignResponse, TranslateResponse
 from latentalign.tasks.nmt.serve import build_app, describe_translation
 from latentalign.tasks.nmt.task import TRANSLATION
 from latentalign.tasks.nmt.tokenizer import Tokenizer, TokenizerConfig
@@ -34,7 +35,9 @@ def test_what_is_served_is_what_the_commands_give(trained, lines, serving):
         about = client.found("/api/about")
         assert (about["objective"], about["predict"], about["beam"]) == ("variational-sample", "exact", 5)
         asked = {"source": [*lines, " \n "], "nbest": 2, "beam": 4, "predict": "kmax:3"}
-        found = client.found("/api/translate", asked)["translations"]
+        answer = client.found("/api/translate", asked)
+        TranslateResponse.model_validate(answer, strict=True)
+        found = answer["translations"]
         expected = list(
             translate_lines(trained, [*lines, ""], TranslationSettings("kmax:3", beam=4, nbest=2))
         )
@@ -49,6 +52,18 @@ def test_what_is_served_is_what_the_commands_give(trained, lines, serving):
             for record, alignment in zip(records, known, strict=True):
                 np.testing.assert_allclose(record["matrices"][name], alignment.probability, atol=1e-6)
                 assert np.shape(record["matrices"][name]) == (len(record["target"]), len(record["source"]))
+
+
+def test_served_alignments_are_as_documented_and_refer_to_the_text_that_was_sent(trained, serving):
+    pair = {"source": " Der  HUND\n schläft .", "target": "the dog\t sleeps ."}
+    with serving(build_app(trained, "title")) as client:
+        answer = client("/api/align", {"pairs": [pair]})[1]
+        schema = client.found("/openapi.json")["components"]["schemas"]
+    (found,) = AlignResponse.model_validate_json(answer, strict=True).alignments
+    for side in ("source", "target"):
+        words, spans = getattr(found, side), getattr(found, f"{side}_spans")
+        assert [pair[side][start:end] for start, end in spans] == words == pair[side].split()
+    assert {"AlignResponse", "TranslateResponse"} <= schema.keys()
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ class TranslationData(TrainingData[Tokenizer, np.ndarray]):
 
     def describe_batch(self, key: np.ndarray) -> str:
         lines = ", ".join(str(self.train.line(int(i))) for i in key)
-        return f"{self.config.data.train} lines {lines}"
+        return f"{next(iter(self.config.data.train.files.values()))} lines {lines}"
 
     def validation_batches(self) -> Iterator[WeightedBatch[Batch]]:
         for batch in evaluation_batches(self.valid):
