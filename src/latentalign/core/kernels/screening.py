@@ -13,13 +13,10 @@ from torch import Tensor
 
 from latentalign.core.alignments import OneHot
 from latentalign.core.kernels.emission import EmissionLatent
-from latentalign.core.kernels.fused_softmax import fused_average, linear_log_prob
+from latentalign.core.kernels.fused_softmax import fused_average, linear_log_prob, safe_sums
 from latentalign.core.kernels.pairs import HiddenParts, Pairs, check_targets
 from latentalign.core.latent import Latent
 from latentalign.core.numerics import NEG_INF, at_least_float32
-
-SMALLEST = 1e-30
-"""Sums of exponentials below this may have lost their terms."""
 
 
 @runtime_checkable
@@ -153,7 +150,8 @@ def log_sum_of_logits(logits: Float[Tensor, "n V"], bias: Float[Tensor, "V"] | N
     """
     boost = logits.new_ones(logits.shape[-1]) if bias is None else bias.to(logits.dtype).exp()
     sums = logits.exp().mv(boost)
-    if ((sums > SMALLEST) & (sums < math.inf)).all():
+    low, _ = safe_sums(len(boost), 0.0, logits.dtype)
+    if ((sums > low * boost.max()) & (sums < math.inf)).all():
         return sums.log()
     return (logits if bias is None else logits + bias).logsumexp(-1)
 
