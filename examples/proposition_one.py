@@ -23,7 +23,9 @@ def measure(head):
     target = torch.randint(OUTPUTS, (ROWS,))
     latent = la.EmissionLatent(prior, head, query, memory=memory, target=target)
     if isinstance(head, la.LinearHead):
-        return la.soft_gap(latent, la.softmax_curvature(head.output.weight, memory, prior.mask), proven=True)
+        return la.soft_gap(
+            latent, la.softmax_curvature(head.output.weight, memory, exists=prior.mask), proven=True
+        )
     return la.soft_gap(latent, la.empirical_curvature(la.dense_probability(latent), prior), proven=False)
 
 

@@ -105,7 +105,7 @@ def test_the_distribution_is_sparse_and_normalised():
     mean = choices().prior.mean
     torch.testing.assert_close(mean.sum(-1), torch.ones(2, 3))
     scores = torch.tensor([[2.0, 1.5, 0.0, 9.0]])
-    found = DISTRIBUTIONS["sparsemax"].from_scores(scores, torch.tensor([[True, True, True, False]]))
+    found = DISTRIBUTIONS["sparsemax"].from_scores(scores, exists=torch.tensor([[True, True, True, False]]))
     torch.testing.assert_close(found.mean, torch.tensor([[0.75, 0.25, 0.0, 0.0]]))
 
 

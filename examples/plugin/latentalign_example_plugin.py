@@ -67,8 +67,8 @@ class Sparsemax(Categorical):
     mean_is_softmax = False
 
     @classmethod
-    def from_scores(cls, scores: Tensor, mask: Tensor | None = None) -> Sparsemax:
-        scores, mask = check_scores(scores, mask)
+    def from_scores(cls, scores: Tensor, *, exists: Tensor | None = None) -> Sparsemax:
+        scores, mask = check_scores(scores, exists)
         scores = scores.masked_fill(~mask, -1e9)
         ordered = scores.sort(-1, descending=True).values
         count = torch.arange(1, scores.shape[-1] + 1, device=scores.device)
@@ -77,7 +77,7 @@ class Sparsemax(Categorical):
         threshold = (total - 1) / inside.sum(-1, keepdim=True)
         support = mask & (scores > threshold)
         log_probs = (scores - threshold).masked_fill(~support, 1.0).log().masked_fill(~support, NEG_INF)
-        return cls(log_probs, support)
+        return cls(log_probs, mask=support)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from latentalign.core.alignments import Alignments, Mixed, OneHot
 from latentalign.core.baselines import BASELINES, Baseline, LearnedBaseline, RunningMean
+from latentalign.core.checks import set_value_checks
 from latentalign.core.choice import LatentChoice
 from latentalign.core.diagnostics import (
     dense_probability,
@@ -24,7 +25,13 @@ from latentalign.core.distributions import (
     LogisticNormal,
     Monotone,
 )
-from latentalign.core.errors import MissingAbilityError, NonFiniteScoresError
+from latentalign.core.errors import (
+    LikelihoodShapeError,
+    MissingAbilityError,
+    NonFiniteScoresError,
+    NotNormalisedError,
+    TargetError,
+)
 from latentalign.core.expectations import (
     Enumerate,
     Expectation,
@@ -95,6 +102,7 @@ __all__ = [
     "LatentAttention",
     "LatentChoice",
     "LearnedBaseline",
+    "LikelihoodShapeError",
     "LinearHead",
     "LogisticNormal",
     "MLPHead",
@@ -104,6 +112,7 @@ __all__ = [
     "Mixed",
     "Monotone",
     "NonFiniteScoresError",
+    "NotNormalisedError",
     "Objective",
     "ObjectiveEntry",
     "OneHot",
@@ -119,6 +128,7 @@ __all__ = [
     "Soft",
     "Step",
     "SumAndSample",
+    "TargetError",
     "UnknownNameError",
     "Variational",
     "certified_marginal",
@@ -134,6 +144,7 @@ __all__ = [
     "parse_predict",
     "posterior_divergence",
     "predictive_log_prob",
+    "set_value_checks",
     "soft",
     "soft_gap",
     "softmax_curvature",

@@ -43,14 +43,14 @@ def test_baselines_are_fitted_to_the_mean_over_weighted_draws(k):
 
 def test_masked_queries_never_reach_a_baseline():
     p = problem(ragged=False)
-    query_mask = torch.zeros(2, 3).bool()
-    query_mask[1, 2] = True
-    query = p.query.detach().masked_fill(~query_mask.unsqueeze(-1), math.nan)
+    query_exists = torch.zeros(2, 3).bool()
+    query_exists[1, 2] = True
+    query = p.query.detach().masked_fill(~query_exists.unsqueeze(-1), math.nan)
     running, learned = RunningMean(), LearnedBaseline(4)
-    value = Hard(ScoreFunction(2, running))(masked(p, query_mask, query=query)).value
+    value = Hard(ScoreFunction(2, running))(masked(p, query_exists, query=query)).value
     assert (running.mean / running.seen).item() == pytest.approx(value[1, 2].item())
-    estimate = Hard(ScoreFunction(2, learned))(masked(p, query_mask, query=query))
-    assert (estimate.surrogate[~query_mask] == 0).all()
+    estimate = Hard(ScoreFunction(2, learned))(masked(p, query_exists, query=query))
+    assert (estimate.surrogate[~query_exists] == 0).all()
     assert all(g.isfinite().all() for g in gradients(estimate.surrogate, list(learned.parameters())))
 
 

@@ -273,7 +273,7 @@ def decoded(log_prior, each, *, log_prob, sentence, places, last, tolerance=0.01
         out.index_add_(0, owner, log_weight.exp().unsqueeze(-1) * each[owner, member])
 
     beam = Beam(log_prob, sentence, places, last, end=EOS, never=(PAD, BOS, EOS))
-    prior = Categorical(log_prior, log_prior > -math.inf)
+    prior = Categorical(log_prior, mask=log_prior > -math.inf)
     found = beam_predictive(prior.log_probs, add, outputs=each.shape[-1], beam=beam, tolerance=tolerance)
     return found, sum(visited)
 

@@ -49,7 +49,7 @@ class Problem:
 
     def chain(self):
         return Chain.from_scores(
-            self.scores, MASK, transition=self.transition(), null_scores=self.null_scores
+            self.scores, exists=MASK, transition=self.transition(), null_scores=self.null_scores
         )
 
     def log_kernel(self, b, step, origin, end):
@@ -249,7 +249,7 @@ def test_a_longer_batch_does_not_change_an_example():
     wide = torch.nn.functional.pad(scores, (0, 3, 0, 2), value=float("nan"))
     mask = torch.zeros(1, 6, 8, dtype=torch.bool)
     mask[:, :4, :5] = True
-    long = Chain.from_scores(wide, mask, transition=Jump(table)).filter(
+    long = Chain.from_scores(wide, exists=mask, transition=Jump(table)).filter(
         torch.nn.functional.pad(log_f, (0, 3, 0, 2), value=float("nan"))
     )
     torch.testing.assert_close(long[:, :4], short, rtol=1e-14, atol=1e-14)

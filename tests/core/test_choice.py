@@ -28,7 +28,7 @@ HOW = ("exact", "certified:0.01", "kmax:2", "soft")
 
 
 def choice_of(p, **changed):
-    prior = Categorical.from_scores(p.prior_scores, p.mask)
+    prior = Categorical.from_scores(p.prior_scores, exists=p.mask)
     return LatentChoice(prior, p.head, p.query, p.memory, max_logits=p.max_logits, **changed)
 
 
@@ -55,7 +55,9 @@ def test_queries_that_share_a_source_need_no_copy_of_it(how):
 
 def test_q_comes_from_the_network_unless_it_is_passed():
     p = problem()
-    network, other = (Categorical.from_scores(torch.randn_like(p.prior_scores), p.mask) for _ in range(2))
+    network, other = (
+        Categorical.from_scores(torch.randn_like(p.prior_scores), exists=p.mask) for _ in range(2)
+    )
     choice = choice_of(p, infer=lambda target: network if target is p.target else None)
     assert choice.observe(p.target).inferred is network
     assert choice.observe(p.target, other).inferred is other
@@ -69,7 +71,7 @@ class Halves(AlignmentDistribution):
         self.log_probs, self.mask = log_probs, mask
 
     @classmethod
-    def from_scores(cls, scores, mask=None):
+    def from_scores(cls, scores, *, exists=None):
         best = scores.topk(2).indices
         log_probs = torch.full_like(scores, float("-inf")).scatter(-1, best, -torch.tensor(2.0).log().item())
         return cls(log_probs + 0 * scores, torch.ones_like(scores).bool())

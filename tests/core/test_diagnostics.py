@@ -24,7 +24,7 @@ def linear_problem(seed, members=4, outputs=5, scale=1.0):
     memory = torch.randn(6, members, 3, generator=g, dtype=torch.float64)
     mask = torch.ones(6, members).bool()
     mask[0, 2:] = False
-    prior = Categorical.from_scores(torch.randn(6, members, generator=g, dtype=torch.float64), mask)
+    prior = Categorical.from_scores(torch.randn(6, members, generator=g, dtype=torch.float64), exists=mask)
     target = torch.randint(outputs, (6,), generator=g)
     latent = EmissionLatent(prior, head, torch.zeros(6, 1, dtype=torch.float64), memory=memory, target=target)
     return latent, head
@@ -34,7 +34,7 @@ def linear_problem(seed, members=4, outputs=5, scale=1.0):
 @pytest.mark.parametrize("seed", range(10))
 def test_proposition_1_holds_with_the_proven_curvature(seed, scale):
     latent, head = linear_problem(seed, scale=scale)
-    curvature = softmax_curvature(head.output.weight, latent.memory, latent.prior.mask)
+    curvature = softmax_curvature(head.output.weight, latent.memory, exists=latent.prior.mask)
     result = soft_gap(latent, curvature, proven=True)
     assert (result.gap <= result.tighter + 1e-12).all()
     assert (result.tighter <= result.bound + 1e-12).all()
@@ -51,7 +51,7 @@ def test_the_proven_curvature_is_above_what_is_found_anywhere():
             return mixed.softmax(-1).gather(-1, latent.target.unsqueeze(-1)).squeeze(-1)
 
         found = empirical_curvature(g, latent.prior)
-        proven = softmax_curvature(head.output.weight, latent.memory, latent.prior.mask)
+        proven = softmax_curvature(head.output.weight, latent.memory, exists=latent.prior.mask)
         assert (found <= proven).all()
         assert (found > 0).all()
 
@@ -115,6 +115,6 @@ def test_the_hessian_of_a_linear_function_is_zero():
 
 def test_the_proven_curvature_of_a_shared_source_is_that_of_its_copies():
     weight, memory, mask = torch.randn(5, 3), torch.randn(2, 1, 4, 3), torch.rand(2, 6, 4) < 0.7
-    shared, copied = (softmax_curvature(weight, m, mask) for m in (memory, memory.expand(2, 6, 4, 3)))
+    shared, copied = (softmax_curvature(weight, m, exists=mask) for m in (memory, memory.expand(2, 6, 4, 3)))
     assert shared.shape == (2, 6)
     torch.testing.assert_close(shared, copied)

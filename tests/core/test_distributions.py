@@ -25,7 +25,7 @@ def rows():
 
 def test_categorical_agrees_with_torch_on_the_members_that_exist():
     a, b = scores(0), scores(1)
-    p, q = Categorical.from_scores(a, MASK), Categorical.from_scores(b, MASK)
+    p, q = Categorical.from_scores(a, exists=MASK), Categorical.from_scores(b, exists=MASK)
     for i, m in rows():
         ours, theirs = TorchCategorical(logits=a[i][m]), TorchCategorical(logits=b[i][m])
         torch.testing.assert_close(p.mean[i][m], ours.probs)
@@ -38,7 +38,7 @@ def test_categorical_agrees_with_torch_on_the_members_that_exist():
 
 def test_dirichlet_agrees_with_torch_on_the_members_that_exist():
     a, b = scores(0), scores(1)
-    p, q = Dirichlet.from_scores(a, MASK), Dirichlet.from_scores(b, MASK)
+    p, q = Dirichlet.from_scores(a, exists=MASK), Dirichlet.from_scores(b, exists=MASK)
     z = torch.softmax(scores(2), -1).masked_fill(~MASK, 0.0)
     z = z / z.sum(-1, keepdim=True).clamp_min(1e-9)
     for i, m in rows()[:2]:
@@ -51,7 +51,7 @@ def test_dirichlet_agrees_with_torch_on_the_members_that_exist():
 
 
 def test_top_k_is_renormalised_and_of_all_positions_is_exact():
-    p = Categorical.from_scores(scores(), MASK)
+    p = Categorical.from_scores(scores(), exists=MASK)
     top = p.top(2)
     torch.testing.assert_close(top.log_weight[:3].exp().sum(-1), torch.ones(3, dtype=torch.float64))
     best = p.mean.topk(2, -1).values
@@ -63,7 +63,7 @@ def test_top_k_is_renormalised_and_of_all_positions_is_exact():
 
 
 def test_samples_are_members_that_exist_and_weights_have_no_gradient():
-    p = Categorical.from_scores(scores(), MASK)
+    p = Categorical.from_scores(scores(), exists=MASK)
     drawn = p.sample(50)
     assert MASK.gather(-1, drawn.index)[:3].all()
     assert not drawn.log_weight.requires_grad
@@ -90,7 +90,7 @@ def test_a_score_of_minus_infinity_is_a_member_of_probability_zero():
 
 @pytest.mark.parametrize("build", [Dirichlet.from_scores, LogisticNormal.from_scores])
 def test_relaxed_samples_lie_on_the_simplex_of_existing_members(build):
-    z = build(scores(), MASK).rsample(20).z
+    z = build(scores(), exists=MASK).rsample(20).z
     assert (z >= 0).all()
     assert (z.masked_select(~MASK.unsqueeze(1).expand_as(z)) == 0).all()
     torch.testing.assert_close(z.sum(-1)[:3], torch.ones(3, 20, dtype=torch.float64))
@@ -154,8 +154,8 @@ def test_pathwise_gradient_of_three_members_agrees_with_finite_differences(build
 
 def test_logistic_normal_divergence_is_the_gaussians():
     a, b, c, d = (scores(i) for i in range(4))
-    p = LogisticNormal.from_scores(a, MASK, scale_scores=c)
-    q = LogisticNormal.from_scores(b, MASK, scale_scores=d)
+    p = LogisticNormal.from_scores(a, exists=MASK, scale_scores=c)
+    q = LogisticNormal.from_scores(b, exists=MASK, scale_scores=d)
     normal = torch.distributions.Normal
     for i, m in rows():
         each = kl_divergence(normal(p.loc[i], p.scale[i]), normal(q.loc[i], q.scale[i]))
@@ -169,9 +169,9 @@ def test_extreme_concentrations_stay_finite(alpha, dtype):
     s = torch.full((50, 6), math.log(alpha), dtype=dtype).requires_grad_()
     mask = torch.ones(50, 6).bool()
     mask[:, 4:] = False
-    p = Dirichlet.from_scores(s, mask)
+    p = Dirichlet.from_scores(s, exists=mask)
     z = p.rsample(8).z
-    other = Dirichlet.from_scores(torch.zeros_like(s), mask)
+    other = Dirichlet.from_scores(torch.zeros_like(s), exists=mask)
     total = (z**2).sum() + p.kl(other).sum() + other.kl(p).sum() + p.entropy.sum()
     (grad,) = torch.autograd.grad(total, s)
     assert z.isfinite().all()
@@ -195,7 +195,7 @@ def test_extreme_scores_and_one_hot_priors_stay_finite(dtype):
 def test_logistic_normal_density_of_two_members_is_the_gaussian_of_their_log_odds():
     p = LogisticNormal.from_scores(
         torch.tensor([0.3, -0.8, 5.0], dtype=torch.float64),
-        torch.tensor([True, True, False]),
+        exists=torch.tensor([True, True, False]),
         scale_scores=torch.tensor([0.2, 1.1, 0.0], dtype=torch.float64),
     )
     spread = (p.scale[0] ** 2 + p.scale[1] ** 2).sqrt()
@@ -216,7 +216,7 @@ def test_logistic_normal_density_of_three_members_integrates_to_one_and_to_the_m
         [*torch.meshgrid(u, u, indexing="ij"), torch.zeros(401, 401, dtype=torch.float64)], -1
     )
     z = scores.softmax(-1)
-    many = LogisticNormal(p.loc.expand(z.shape), p.scale.expand(z.shape), torch.ones(z.shape).bool())
+    many = LogisticNormal(p.loc.expand(z.shape), p.scale.expand(z.shape), mask=torch.ones(z.shape).bool())
     # dz_1 dz_2 = z_1 z_2 z_3 du_1 du_2
     mass = (many.log_prob(z) + z.log().sum(-1)).exp() * (u[1] - u[0]) ** 2
     assert mass.sum().item() == pytest.approx(1.0, abs=1e-6)
@@ -226,7 +226,7 @@ def test_logistic_normal_density_of_three_members_integrates_to_one_and_to_the_m
 
 
 def test_logistic_normal_density_at_the_edges():
-    p = LogisticNormal.from_scores(scores(), MASK)
+    p = LogisticNormal.from_scores(scores(), exists=MASK)
     z = torch.full((4, 4), 0.25, dtype=torch.float64)
     z[0] = torch.tensor([0.5, 0.5, 0.0, 0.0])
     z[2] = torch.tensor([1.0, 0.0, 0.0, 0.0])

@@ -39,14 +39,14 @@ class Opaque(nn.Module):
 
 
 def some_alignments(p, kind):
-    prior = Categorical.from_scores(p.prior_scores, p.mask)
+    prior = Categorical.from_scores(p.prior_scores, exists=p.mask)
     torch.manual_seed(0)
     return {
         "enumerate": prior.enumerate,
         "top": lambda: prior.top(2),
         "sample": lambda: prior.sample(3),
-        "soft": lambda: Mixed.point(prior.mean, prior.mask),
-        "relaxed": lambda: Dirichlet.from_scores(p.prior_scores, p.mask).rsample(2),
+        "soft": lambda: Mixed.point(prior.mean, exists=prior.mask),
+        "relaxed": lambda: Dirichlet.from_scores(p.prior_scores, exists=p.mask).rsample(2),
     }[kind]()
 
 
@@ -74,9 +74,9 @@ def test_chunked_emission_matches_dense(kind, max_logits, factored, batch):
 def test_predictive_distribution_matches_dense_and_sums_to_one(how, max_logits, factored):
     p = problem()
     emit = p.head if factored else Opaque(p.head)
-    a = parse_predict(how).alignments(Categorical.from_scores(p.prior_scores, p.mask))
+    a = parse_predict(how).alignments(Categorical.from_scores(p.prior_scores, exists=p.mask))
     ours = predictive_log_prob(emit, p.query, p.memory, a, max_logits=max_logits)
-    a = parse_predict(how).alignments(Categorical.from_scores(p.prior_scores, p.mask))
+    a = parse_predict(how).alignments(Categorical.from_scores(p.prior_scores, exists=p.mask))
     weights = a.log_weight.exp().unsqueeze(-1)
     mixture = (weights * dense(p, a).exp()).sum(-2)
     exists = p.mask.any(-1)
@@ -96,10 +96,10 @@ def test_masked_queries_and_members_are_never_computed(monkeypatch):
     monkeypatch.setattr(
         fused_softmax, "logits_of", lambda h, w, *a: rows.append(len(h)) or original(h, w, *a)
     )
-    a = Categorical.from_scores(p.prior_scores, p.mask).enumerate()
-    query_mask = torch.tensor([[True, False, True], [True, True, True]])
-    out = target_log_prob(p.head, p.query, p.memory, p.target, a, query_mask=query_mask)
-    assert sum(rows) == int((p.mask & query_mask.unsqueeze(-1)).sum())
+    a = Categorical.from_scores(p.prior_scores, exists=p.mask).enumerate()
+    query_exists = torch.tensor([[True, False, True], [True, True, True]])
+    out = target_log_prob(p.head, p.query, p.memory, p.target, a, query_exists=query_exists)
+    assert sum(rows) == int((p.mask & query_exists.unsqueeze(-1)).sum())
     assert (out[0, 1] == 0).all()
     assert max(rows) <= 2**22 // 5
 
@@ -130,7 +130,7 @@ def test_dropout_gradient_uses_the_mask_of_the_forward_pass():
     p = problem()
     emit = Opaque(p.head)
     p.head.dropout.p = 0.5
-    a = Categorical.from_scores(p.prior_scores, p.mask).enumerate()
+    a = Categorical.from_scores(p.prior_scores, exists=p.mask).enumerate()
     torch.manual_seed(4)
     value = target_log_prob(emit, p.query, p.memory, p.target, a, max_logits=30).sum()
     analytic = gradients(value, [p.query])[0]
@@ -162,7 +162,7 @@ def test_borders_of_pieces_keep_queries_whole():
     assert pairs.borders(5) == [0, 5, 10]
     assert pairs.borders(4) == [0, 3, 6, 10]
     assert pairs.borders(100) == [0, 10]
-    nothing = Pairs.of(torch.zeros(4, 2), everything, query_mask=torch.zeros(4).bool())
+    nothing = Pairs.of(torch.zeros(4, 2), everything, query_exists=torch.zeros(4).bool())
     assert nothing.borders(5) == [0]
 
 
@@ -170,7 +170,7 @@ def test_borders_of_pieces_keep_queries_whole():
 @pytest.mark.parametrize("max_logits", [1, 13, 2**20])
 def test_decoding_without_gradient_gives_the_same_distribution(how, max_logits):
     p = problem()
-    a = parse_predict(how).alignments(Categorical.from_scores(p.prior_scores, p.mask))
+    a = parse_predict(how).alignments(Categorical.from_scores(p.prior_scores, exists=p.mask))
     expected = predictive_log_prob(p.head, p.query, p.memory, a, max_logits=max_logits)
     with torch.no_grad():
         ours = predictive_log_prob(p.head, p.query, p.memory, a, max_logits=max_logits)
@@ -181,7 +181,7 @@ def test_decoding_falls_back_to_log_space_where_probabilities_underflow():
     p = problem()
     with torch.no_grad():
         p.head.output.bias[1] = -2000.0
-        a = Categorical.from_scores(p.prior_scores, p.mask).enumerate()
+        a = Categorical.from_scores(p.prior_scores, exists=p.mask).enumerate()
         ours = predictive_log_prob(p.head, p.query, p.memory, a)
     expected = predictive_log_prob(p.head, p.query, p.memory, a)
     torch.testing.assert_close(ours, expected.detach(), rtol=1e-12, atol=1e-12)

@@ -36,7 +36,7 @@ def test_scores_that_are_nan_are_named_with_their_place():
     for build in (Categorical.from_scores, Dirichlet.from_scores):
         with pytest.raises(ValueError, match=r"nan at \(1, 2\)"):
             build(scores)
-        build(scores, torch.tensor([[1, 1, 1], [1, 1, 0]]).bool())  # masked: harmless
+        build(scores, exists=torch.tensor([[1, 1, 1], [1, 1, 0]]).bool())  # masked: harmless
 
 
 def test_k_beyond_the_source_is_refused():
@@ -59,7 +59,7 @@ def test_an_objective_that_needs_q_says_how_to_get_one(name):
 
 def test_a_source_that_does_not_broadcast_is_refused_with_a_hint():
     p = problem((2, 3))
-    a = Categorical.from_scores(p.prior_scores, p.mask).enumerate()
+    a = Categorical.from_scores(p.prior_scores, exists=p.mask).enumerate()
     with pytest.raises(Exception, match=r"memory"):
         target_log_prob(p.head, p.query, p.memory.squeeze(1), p.target, a)
 
@@ -73,7 +73,7 @@ def test_targets_outside_the_outputs_are_named():
 
 def test_a_mask_of_the_wrong_shape_or_kind_is_refused():
     with pytest.raises(ValueError, match="does not broadcast"):
-        Categorical.from_scores(torch.zeros(2, 3), torch.ones(2, 4).bool())
+        Categorical.from_scores(torch.zeros(2, 3), exists=torch.ones(2, 4).bool())
 
 
 def test_a_discrete_objective_refuses_a_dirichlet_and_the_other_way_round():
@@ -121,7 +121,7 @@ def test_the_drop_in_module_checks_shapes():
     with pytest.raises(ValueError, match="same B"):
         attention.prepare(torch.zeros(2, 4), torch.zeros(3, 6, 3), None, None)
     with pytest.raises(ValueError, match="one score, logistic-normal needs more"):
-        LatentAttention(4, 3, 5, distribution="logistic-normal")
+        LatentAttention(4, 3, 5, distribution="logistic-normal", inference=True)
     with pytest.raises(Exception, match="query"):
         attention(torch.zeros(2, 4), torch.zeros(3, 6, 3))
 
@@ -146,10 +146,10 @@ def test_a_relaxed_q_must_have_the_priors_family_and_members(name):
     scores, mask = torch.zeros(1, 3), torch.tensor([[True, True, False]])
     for masks in ((None, mask), (mask, None)):
         with pytest.raises(ValueError, match="same members"):
-            OBJECTIVES[name]()(latent_with(*(build(scores, m) for m in masks)))
+            OBJECTIVES[name]()(latent_with(*(build(scores, exists=m) for m in masks)))
     with pytest.raises(TypeError, match="one distribution"):
         OBJECTIVES[name]()(latent_with(build(scores), Categorical.from_scores(scores)))
-    OBJECTIVES[name]()(latent_with(build(scores, mask), build(scores, mask)))
+    OBJECTIVES[name]()(latent_with(build(scores, exists=mask), build(scores, exists=mask)))
 
 
 @pytest.mark.parametrize("members", [3, 5])
@@ -157,10 +157,10 @@ def test_a_prior_over_another_number_of_members_is_refused_with_both(members):
     p = problem((3,), 4)
     mask = torch.ones(3, members).bool()
     mask[:, 2:] = False
-    prior = Categorical.from_scores(torch.zeros(3, members, dtype=torch.float64), mask)
+    prior = Categorical.from_scores(torch.zeros(3, members, dtype=torch.float64), exists=mask)
     with pytest.raises(ValueError, match=rf"T = {members} .* T = 4"):
         EmissionLatent(prior, p.head, p.query, memory=p.memory, target=p.target)
-    point = Mixed.point(prior.mean, prior.mask)
+    point = Mixed.point(prior.mean, exists=prior.mask)
     with pytest.raises(ValueError, match=rf"T = {members} .* T = 4"):
         target_log_prob(p.head, p.query, p.memory, p.target, point)
     with pytest.raises(ValueError, match=rf"T = {members} .* T = 4"):

@@ -183,11 +183,11 @@ def test_svi_approaches_the_marginal_as_it_refines(amortized):
 def test_svi_step_is_the_gradient_of_the_elbo_in_expectation():
     p = problem((2,), 3, ragged=False)
     latent = p.latent()
-    q = Categorical.from_scores(p.inferred_scores.detach(), p.mask)
+    q = Categorical.from_scores(p.inferred_scores.detach(), exists=p.mask)
     svi = SVI()
     mean = torch.zeros_like(p.inferred_scores)
     for draws in all_draws(p, 1):
-        fixed = Categorical(q.log_probs, q.mask)
+        fixed = Categorical(q.log_probs, mask=q.mask)
         object.__setattr__(fixed, "sample", lambda n, draws=draws: q.at(draws))
         step = svi.gradient(latent, fixed, latent.soft().unsqueeze(-1))
         mean = mean + probability_of(q, draws).unsqueeze(-1) * step.detach()
@@ -237,7 +237,7 @@ def test_learned_baseline_fits_the_reward_and_touches_nothing_else():
 def test_chi_square_of_the_sampler():
     stats = pytest.importorskip("scipy.stats")
     dist = Categorical.from_scores(
-        torch.tensor([0.3, -1.0, 2.0, 0.0, 9.9]), torch.tensor([1, 1, 1, 1, 0]).bool()
+        torch.tensor([0.3, -1.0, 2.0, 0.0, 9.9]), exists=torch.tensor([1, 1, 1, 1, 0]).bool()
     )
     n = 40_000
     expected = dist.mean[:4].double() / dist.mean[:4].double().sum() * n

@@ -97,8 +97,8 @@ def test_the_posterior_is_bayes_rule():
 @pytest.mark.parametrize("name", ["variational-enum", "variational-sample", "gumbel", "sum-and-sample"])
 def test_kl_weight_scales_the_gradient_of_the_divergence_alone(name):
     p = problem()
-    q = Categorical.from_scores(p.inferred_scores, p.mask)
-    kl = gradients(q.kl(Categorical.from_scores(p.prior_scores, p.mask)), p.leaves)
+    q = Categorical.from_scores(p.inferred_scores, exists=p.mask)
+    kl = gradients(q.kl(Categorical.from_scores(p.prior_scores, exists=p.mask)), p.leaves)
     with_kl, without = (
         seeded(lambda w=w: gradients(OBJECTIVES[name](kl_weight=w)(p.latent()).surrogate, p.leaves))
         for w in (1.0, 0.0)

@@ -100,7 +100,7 @@ def test_plain_heads_take_the_fast_path():
 def test_second_derivatives_are_refused_instead_of_wrong(average):
     latent = problem((3,), ragged=False).latent()
     z = latent.prior.mean.detach().requires_grad_()
-    value = getattr(latent, average)(Mixed.point(z, latent.prior.mask))
+    value = getattr(latent, average)(Mixed.point(z, exists=latent.prior.mask))
     with pytest.raises(RuntimeError, match="dense_probability"):
         torch.autograd.grad(value.sum(), z, create_graph=True)
 

@@ -80,7 +80,7 @@ def test_predictive_distribution_stays_within_the_bound(factored):
 
 def test_a_source_shared_by_queries_is_not_copied_for_each():
     memory = torch.randn(4, 1, 32, 32, requires_grad=True)
-    z = Mixed.point(torch.rand(4, 64, 32).softmax(-1), torch.ones(4, 64, 32).bool())
+    z = Mixed.point(torch.rand(4, 64, 32).softmax(-1), exists=torch.ones(4, 64, 32).bool())
     copies = peak_bytes(lambda: z.contexts(memory).sum().backward()) / (4 * memory.numel())
     assert copies < 8  # 64 queries
     torch.testing.assert_close(z.contexts(memory), z.z @ memory)

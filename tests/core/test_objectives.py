@@ -111,7 +111,7 @@ def test_refinement_starts_at_the_network_or_at_zero():
     p = problem()
     latent = p.latent()
     torch.testing.assert_close(SVI(0, amortized=True).refine(latent).mean, latent.inferred.mean)
-    uniform = Categorical.from_scores(torch.zeros_like(p.prior_scores), p.mask)
+    uniform = Categorical.from_scores(torch.zeros_like(p.prior_scores), exists=p.mask)
     torch.testing.assert_close(SVI(0, amortized=False).refine(latent).mean, uniform.mean)
 
 

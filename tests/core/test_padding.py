@@ -43,7 +43,7 @@ def run(name, poison):
     if family != "categorical":
         mask = ~key_padding.unsqueeze(1) & ~query_padding.unsqueeze(-1)
         build = {"dirichlet": Dirichlet.from_scores, "logistic-normal": LogisticNormal.from_scores}[family]
-        inferred = build(torch.randn(2, 3, 4, generator=g, dtype=torch.float64), mask)
+        inferred = build(torch.randn(2, 3, 4, generator=g, dtype=torch.float64), exists=mask)
     choice = attention(query, memory, key_padding_mask=key_padding, query_padding_mask=query_padding)
     latent = choice.observe(target, inferred)
     torch.manual_seed(2)
@@ -78,8 +78,8 @@ def test_results_do_not_depend_on_the_rest_of_the_batch(name):
     p = problem((4, 3), 5)
     whole = OBJECTIVES[name]()(p.latent()).value
     for row in range(4):
-        prior = Categorical.from_scores(p.prior_scores[row : row + 1], p.mask[row : row + 1])
-        inferred = Categorical.from_scores(p.inferred_scores[row : row + 1], p.mask[row : row + 1])
+        prior = Categorical.from_scores(p.prior_scores[row : row + 1], exists=p.mask[row : row + 1])
+        inferred = Categorical.from_scores(p.inferred_scores[row : row + 1], exists=p.mask[row : row + 1])
         alone = EmissionLatent(
             prior,
             p.head,
@@ -116,7 +116,7 @@ def test_extreme_likelihoods_and_priors_stay_finite(name, low, sharp):
 
 
 def test_a_query_without_source_never_matters():
-    attention = LatentAttention(5, 4, 7, hidden=6)
+    attention = LatentAttention(5, 4, 7, hidden=6, inference=True)
     query, target = torch.randn(2, 3, 5), torch.zeros(2, 3, dtype=torch.long)
     query[0] = float("nan")
     padding = torch.tensor([[True, True, True], [False, False, False]])

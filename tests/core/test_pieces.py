@@ -35,9 +35,9 @@ def measured(kind, average, weight, *, limit, monkeypatch, dropout=0.3):
     monkeypatch.setattr(
         emission, "fused_average", lambda *a, **k: pieces.append(len(a[0])) or original(*a, **k)
     )
-    prior = Categorical.from_scores(scores, exists.expand(B, S, T))
+    prior = Categorical.from_scores(scores, exists=exists.expand(B, S, T))
     latent = EmissionLatent(
-        prior, head, query, memory=memory, target=target, query_mask=mask, max_logits=T * V
+        prior, head, query, memory=memory, target=target, query_exists=mask, max_logits=T * V
     )
     torch.manual_seed(1)
     value = getattr(latent, average)(prior.enumerate())

@@ -103,26 +103,26 @@ def test_a_relaxed_score_of_minus_infinity_is_a_member_that_does_not_exist(kind)
 @pytest.mark.parametrize("name", [n for n in OBJECTIVES if OBJECTIVES[n]().distribution == "categorical"])
 def test_a_masked_query_counts_nothing(name):
     p = problem(ragged=False)
-    query_mask = torch.tensor([[True, False, True], [True, True, False]])
-    query = p.query.detach().masked_fill(~query_mask.unsqueeze(-1), math.nan)
-    target = p.target.masked_fill(~query_mask, 99)  # no such output
-    estimate = OBJECTIVES[name]()(masked(p, query_mask, query=query, target=target))
-    assert (estimate.value[~query_mask] == 0).all()
-    assert (estimate.value[query_mask] != 0).all()
-    assert all((term[~query_mask] == 0).all() for term in estimate.terms.values())
+    query_exists = torch.tensor([[True, False, True], [True, True, False]])
+    query = p.query.detach().masked_fill(~query_exists.unsqueeze(-1), math.nan)
+    target = p.target.masked_fill(~query_exists, 99)  # no such output
+    estimate = OBJECTIVES[name]()(masked(p, query_exists, query=query, target=target))
+    assert (estimate.value[~query_exists] == 0).all()
+    assert (estimate.value[query_exists] != 0).all()
+    assert all((term[~query_exists] == 0).all() for term in estimate.terms.values())
     assert all(g.isfinite().all() for g in gradients(estimate.surrogate, p.leaves))
 
 
 @pytest.mark.parametrize("max_logits", [1, 64])
 def test_averages_leave_out_masked_queries_whatever_alignments_are_given(max_logits):
     p = problem(ragged=False, max_logits=max_logits)
-    query_mask = torch.tensor([[True, False, True], [True, True, False]])
-    target = p.target.masked_fill(~query_mask, 99)
+    query_exists = torch.tensor([[True, False, True], [True, True, False]])
+    target = p.target.masked_fill(~query_exists, 99)
     everything = Categorical.from_scores(p.prior_scores).enumerate()
     for average in ("log_marginal", "mean_log_likelihood"):
         whole = getattr(p.latent(), average)(everything)
-        value = getattr(masked(p, query_mask, target=target), average)(everything)
-        torch.testing.assert_close(value, whole.masked_fill(~query_mask, 0.0))
+        value = getattr(masked(p, query_exists, target=target), average)(everything)
+        torch.testing.assert_close(value, whole.masked_fill(~query_exists, 0.0))
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -132,18 +132,18 @@ def test_mixtures_never_read_padding(shared):
     mask[..., 3] = False
     mask[0, 1, 2] = False  # padding for one query only: still read by the others
     z = torch.randn(2, 3, 4).masked_fill(~mask, -INF).softmax(-1)
-    clean = Mixed.point(z, mask).contexts(memory)
+    clean = Mixed.point(z, exists=mask).contexts(memory)
     torch.testing.assert_close(clean, z.unsqueeze(-2) @ memory)
     dirty = memory.clone()
     dirty[:, :, 3] = math.nan
     dirty.requires_grad_()
-    contexts = Mixed.point(z, mask).contexts(dirty)
+    contexts = Mixed.point(z, exists=mask).contexts(dirty)
     assert torch.equal(contexts, clean)
     assert torch.autograd.grad(contexts.sum(), dirty)[0].isfinite().all()
 
 
 def test_a_weight_that_is_nan_stays_to_be_seen():
-    broken = Categorical(torch.full((1, 3), math.nan), torch.ones(1, 3).bool())
+    broken = Categorical(torch.full((1, 3), math.nan), mask=torch.ones(1, 3).bool(), check=False)
     assert OBJECTIVES["marginal"]()(Latent(broken, lambda a: -torch.ones(1, 3))).value.isnan().all()
 
 

@@ -25,7 +25,7 @@ BUGS = [
     Bug(
         "mask dropped from the softmax",
         "core/numerics.py",
-        "finite = scores.masked_fill(~mask, NEG_INF)",
+        "finite = scores.masked_fill(~exists, NEG_INF)",
         "finite = scores",
         "core/test_distributions.py::test_categorical_agrees_with_torch_on_the_members_that_exist",
     ),

@@ -30,8 +30,8 @@ class Problem:
         return [*scores, *self.head.parameters()]
 
     def latent(self) -> EmissionLatent:
-        prior = Categorical.from_scores(self.prior_scores, self.mask)
-        inferred = Categorical.from_scores(self.inferred_scores, self.mask)
+        prior = Categorical.from_scores(self.prior_scores, exists=self.mask)
+        inferred = Categorical.from_scores(self.inferred_scores, exists=self.mask)
         return EmissionLatent(
             prior,
             self.head,
@@ -136,7 +136,7 @@ def probability_of(dist: Categorical, draws: Tensor) -> Tensor:
     return torch.where(empty, (draws == 0).all(-1).double(), each)
 
 
-def masked(p, query_mask, **changed):
+def masked(p, query_exists, **changed):
     """The problem's latent with queries masked, all else as if they existed."""
     parts = {"query": p.query, "target": p.target, **changed}
     return EmissionLatent(
@@ -146,6 +146,6 @@ def masked(p, query_mask, **changed):
         memory=p.memory,
         target=parts["target"],
         inferred=Categorical.from_scores(p.inferred_scores),
-        query_mask=query_mask,
+        query_exists=query_exists,
         max_logits=p.max_logits,
     )

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from latentalign.core.checks import may_check
 from latentalign.core.numerics import NEG_INF, log_sum_exp
 
 
@@ -80,7 +81,7 @@ class OneHot(Alignments):
     ) -> Int[Tensor, "*batch K"]:
         """The row of memory, flattened to (rows, D), that each alignment selects."""
         rows = source_rows(memory, self.index.shape[:-1], source)
-        if not torch.compiler.is_compiling() and self.index.numel():
+        if self.index.numel() and may_check(self.index):
             last = int(self.index.masked_fill(~self.present, 0).max())
             if last >= memory.shape[-2]:
                 raise ValueError(
@@ -117,21 +118,21 @@ class Mixed(Alignments):
 
     z: Float[Tensor, "*batch K T"]
     log_weight: Float[Tensor, "*batch K"]
-    mask: Bool[Tensor, "*batch T"]
+    exists: Bool[Tensor, "*batch T"]
+    """True where a member exists."""
 
     @classmethod
-    def point(cls, mean: Float[Tensor, "*batch T"], mask: Bool[Tensor, "*batch T"]) -> Mixed:
+    def point(cls, mean: Float[Tensor, "*batch T"], *, exists: Bool[Tensor, "*batch T"]) -> Mixed:
         """The single alignment z = E[z]."""
-        log_weight = (
-            torch.zeros_like(mean[..., :1]).detach().masked_fill(~mask.any(-1, keepdim=True), NEG_INF)
-        )
-        return cls(mean.unsqueeze(-2), log_weight, mask)
+        log_weight = torch.zeros_like(mean[..., :1]).detach()
+        log_weight = log_weight.masked_fill(~exists.any(-1, keepdim=True), NEG_INF)
+        return cls(mean.unsqueeze(-2), log_weight, exists)
 
     @classmethod
-    def draws(cls, z: Float[Tensor, "*batch n T"], mask: Bool[Tensor, "*batch T"]) -> Mixed:
+    def draws(cls, z: Float[Tensor, "*batch n T"], *, exists: Bool[Tensor, "*batch T"]) -> Mixed:
         """n draws of weight 1/n, without gradient in the weights; no weight for queries without members."""
         log_weight = torch.full_like(z[..., 0], -math.log(z.shape[-2])).detach()
-        return cls(z, log_weight.masked_fill(~mask.any(-1, keepdim=True), NEG_INF), mask)
+        return cls(z, log_weight.masked_fill(~exists.any(-1, keepdim=True), NEG_INF), exists)
 
     def contexts(
         self, memory: Float[Tensor, "*sources T D"], source: Int[Tensor, "*batch"] | None = None
@@ -142,7 +143,7 @@ class Mixed(Alignments):
         *lead, members, features = memory.shape
         if self.z.shape[-1] != members:
             raise ValueError(f"alignments are over T = {self.z.shape[-1]} members, memory has T = {members}")
-        used = self.mask
+        used = self.exists
         for axis, size in enumerate(lead):
             if size == 1:  # a shared member is padding if no query has it
                 used = used.any(axis, keepdim=True)

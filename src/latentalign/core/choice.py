@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latentalign.core.alignments import Alignments, Mixed
-from latentalign.core.distributions import AlignmentDistribution
+from latentalign.core.distributions import AlignmentDistribution, as_distribution
 from latentalign.core.heads import Emit
 from latentalign.core.kernels.beam import Beam
 from latentalign.core.kernels.emission import EmissionLatent
@@ -29,14 +29,18 @@ class LatentChoice:
     head: Emit
     query: Float[Tensor, "*batch Dq"]
     memory: Float[Tensor, "*sources T D"]
-    query_mask: Bool[Tensor, "*batch"] | None = None
-    """False for queries that do not exist; not needed if the mask of the prior leaves them without members."""
+    _: KW_ONLY
+    query_exists: Bool[Tensor, "*batch"] | None = None
+    """False for queries that do not exist; not needed if the prior has no members for them."""
     infer: Callable[[Tensor], AlignmentDistribution | None] | None = None
     """q(z; x, x~, y) as a function of the outputs, if there is an inference network."""
     source: Int[Tensor, "*batch"] | None = None
     """Query i reads memory[source[i]]; by default memory broadcasts over the queries."""
     max_logits: int = MAX_LOGITS
     """Logits in memory at once. It limits memory and never changes results."""
+
+    def __post_init__(self) -> None:
+        self.prior = as_distribution(self.prior, "prior")
 
     def observe(
         self, target: Int[Tensor, "*batch"], inferred: AlignmentDistribution | None = None
@@ -56,7 +60,7 @@ class LatentChoice:
             memory=self.memory if self.source is None else self.memory[self.source],
             target=target,
             inferred=inferred,
-            query_mask=self.query_mask,
+            query_exists=self.query_exists,
             max_logits=self.max_logits,
         )
 
@@ -72,4 +76,4 @@ class LatentChoice:
 
     def soft(self) -> Float[Tensor, "*batch V"]:
         """log f(x, E_p[z])."""
-        return self.average(Mixed.point(self.prior.mean, self.prior.mask))
+        return self.average(Mixed.point(self.prior.mean, exists=self.prior.mask))

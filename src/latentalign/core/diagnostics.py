@@ -74,7 +74,7 @@ def soft_gap(latent: Latent, curvature: Float[Tensor, "*batch"], *, proven: bool
 
 
 def softmax_curvature(
-    weight: Float[Tensor, "V D"], memory: Float[Tensor, "*#batch T D"], mask: Bool[Tensor, "*batch T"]
+    weight: Float[Tensor, "V D"], memory: Float[Tensor, "*#batch T D"], *, exists: Bool[Tensor, "*batch T"]
 ) -> Float[Tensor, "*batch"]:
     """A proven upper bound of the curvature c of f = softmax(W X z): 8/27 times the squared norm of W X.
 
@@ -82,7 +82,7 @@ def softmax_curvature(
     """
     # |A| for A = (W - mean) X' is the root of the largest eigenvalue of A'A: a T x T matrix.
     centred = weight - weight.mean(0, keepdim=True)
-    clean = memory.masked_fill(~mask.unsqueeze(-1), 0.0)
+    clean = memory.masked_fill(~exists.unsqueeze(-1), 0.0)
     gram = clean @ (centred.t() @ centred) @ clean.transpose(-1, -2)
     largest: Tensor = torch.linalg.eigvalsh(gram)[..., -1]
     return SOFTMAX_CURVATURE * largest.clamp_min(0.0)
@@ -101,7 +101,7 @@ def dense_probability(
     query = flat_rows(latent.query)
 
     def probability(z: Tensor) -> Tensor:
-        context = Mixed.point(z, latent.prior.mask).contexts(latent.memory)
+        context = Mixed.point(z, exists=latent.prior.mask).contexts(latent.memory)
         logits = latent.emit(query, flat_rows(context))
         chosen: Tensor = at_least_float32(logits).softmax(-1).gather(1, target)
         return chosen.view(exists.shape).masked_fill(~exists, 0.0)

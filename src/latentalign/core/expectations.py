@@ -125,7 +125,8 @@ class SumAndSample(Expectation):
         """The distribution given that z is none of the k most probable members."""
         top = self.top(over) if top is None else top
         mask = over.mask & ~torch.zeros_like(over.mask).scatter(-1, top, True)
-        return Categorical(masked_log_softmax(over.enumerate().log_weight.detach(), mask), mask)
+        log_probs = masked_log_softmax(over.enumerate().log_weight.detach(), mask)
+        return Categorical(log_probs, mask=mask, check=False)
 
     def alignments(self, over: AlignmentDistribution, draws: Int[Tensor, "*batch 1"] | None) -> OneHot:
         """The enumerated members with their own mass, and the sampled one with the mass of all the rest."""

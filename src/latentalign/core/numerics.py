@@ -32,14 +32,14 @@ def log_sum_exp(value: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch"]:
 
 
 def masked_log_softmax(
-    scores: Float[Tensor, "*batch T"], mask: Bool[Tensor, "*batch T"]
+    scores: Float[Tensor, "*batch T"], exists: Bool[Tensor, "*batch T"]
 ) -> Float[Tensor, "*batch T"]:
     """Log of the softmax over the members that exist; -inf, without gradient, elsewhere."""
     # log_sum_exp subtracts the row maximum of the existing members, so masked values never enter a sum.
-    finite = scores.masked_fill(~mask, NEG_INF)
+    finite = scores.masked_fill(~exists, NEG_INF)
     normalizer = log_sum_exp(finite).unsqueeze(-1)
     normalizer = normalizer.masked_fill(normalizer == NEG_INF, 0.0)
-    return (finite - normalizer).masked_fill(~mask, NEG_INF)
+    return (finite - normalizer).masked_fill(~exists, NEG_INF)
 
 
 BLOCK = 64

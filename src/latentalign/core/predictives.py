@@ -141,7 +141,7 @@ class SoftPredictive(Predictive):
     usage = "soft"
 
     def alignments(self, prior: AlignmentDistribution) -> Alignments:
-        return Mixed.point(prior.mean, prior.mask)
+        return Mixed.point(prior.mean, exists=prior.mask)
 
     def log_probs(self, choice: LatentChoice, beam: Beam | None = None) -> Float[Tensor, "*batch V"]:
         return choice.soft()
@@ -208,4 +208,4 @@ def exact_posterior(latent: Latent) -> Categorical:
     prior.require("enumerate", by="the exact posterior")
     everything = prior.enumerate()
     joint = everything.log_weight.masked_fill(~prior.mask, 0.0) + latent.log_likelihood(everything)
-    return Categorical.from_scores(joint, prior.mask)
+    return Categorical.from_scores(joint, exists=prior.mask)

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from latentalign.core.checks import check_targets
 from latentalign.core.choice import LatentChoice
 from latentalign.core.distributions import DISTRIBUTIONS, AlignmentDistribution
 from latentalign.core.kernels.likelihood import MAX_LOGITS
@@ -38,16 +39,24 @@ class AlignmentScores(nn.Module):
         mask: Bool[Tensor, "*batch T"],
     ) -> AlignmentDistribution:
         more = [getattr(self, name)(query, memory) for name in self.distribution.extra_scores]
-        return self.distribution.from_scores(self.score(query, memory), mask, *more)
+        return self.distribution.from_scores(self.score(query, memory), *more, exists=mask)
 
 
 class PosteriorNetwork(nn.Module):
     """q(z_i = 1) ~ exp(u' tanh(U1 (x_i * relu(V1 h_y)) + U2 (x~ * relu(V2 h_y)))), h_y an embedding of the output."""
 
     def __init__(
-        self, query_dim: int, memory_dim: int, outputs: int, *, hidden: int = 256, embedding: int = 256
+        self,
+        query_dim: int,
+        memory_dim: int,
+        outputs: int,
+        *,
+        hidden: int = 256,
+        embedding: int | None = None,
     ) -> None:
+        """`embedding` is the size of h_y, by default that of the hidden layer."""
         super().__init__()
+        embedding = hidden if embedding is None else embedding
         self.embed = nn.Embedding(outputs, embedding)
         self.gate_memory = nn.Linear(embedding, memory_dim)
         self.gate_query = nn.Linear(embedding, query_dim)
@@ -62,6 +71,7 @@ class PosteriorNetwork(nn.Module):
         target: Int[Tensor, "*batch"],
     ) -> Float[Tensor, "*batch T"]:
         """Scores of every member given the output."""
+        check_targets(target.flatten(), self.embed.num_embeddings)
         h = self.embed(target)
         gated = memory * torch.relu(self.gate_memory(h)).unsqueeze(-2)
         from_query = self.from_query(query * torch.relu(self.gate_query(h))).unsqueeze(-2)
@@ -75,6 +85,9 @@ class LatentAttention(nn.Module):
     query is (B, S, query_dim) or (B, query_dim), memory (B, T, memory_dim). `key_padding_mask` (B, T) and
     `query_padding_mask` (B, S) are True at padding, as in PyTorch. `score` is a registered name or a module; see
     `latentalign.core.scores`. `distribution` is a registered name; see `latentalign.core.distributions`.
+
+    `inference=True` adds the network behind q. Objectives with `needs_inferred` need it; for others it would only add
+    parameters without a gradient. `hidden` is the size of every hidden layer, that network's included.
     """
 
     def __init__(
@@ -87,7 +100,7 @@ class LatentAttention(nn.Module):
         score: str | nn.Module = "mlp",
         distribution: str = "categorical",
         dropout: float = 0.0,
-        inference: bool = True,
+        inference: bool = False,
         head: nn.Module | None = None,
         max_logits: int = MAX_LOGITS,
     ) -> None:
@@ -111,11 +124,15 @@ class LatentAttention(nn.Module):
         self,
         query: Float[Tensor, "*batch Dq"],
         memory: Float[Tensor, "B T D"],
-        *,
+        *masks: Any,
         key_padding_mask: Bool[Tensor, "B T"] | None = None,
         query_padding_mask: Bool[Tensor, "*batch"] | None = None,
     ) -> LatentChoice:
         """The latent choice of every query, with q from the posterior network."""
+        if masks:
+            raise TypeError(
+                "masks are passed by name: key_padding_mask (B, T) and query_padding_mask (B, S) are True at padding"
+            )
         query, memory, mask = self.prepare(query, memory, key_padding_mask, query_padding_mask)
         return LatentChoice(
             self.prior(query, memory, mask),
@@ -136,7 +153,7 @@ class LatentAttention(nn.Module):
         """q(z; x, x~, y) from the posterior network."""
         assert self.posterior is not None
         target = target.masked_fill(~mask.any(-1), 0)  # padding may hold any number
-        return self.prior.distribution.from_scores(self.posterior(query, memory, target), mask)
+        return self.prior.distribution.from_scores(self.posterior(query, memory, target), exists=mask)
 
     def prepare(
         self, query: Tensor, memory: Tensor, key_padding: Tensor | None, query_padding: Tensor | None

@@ -9,6 +9,7 @@ from latentalign.core.distributions.base import (
 from latentalign.core.distributions.categorical import Categorical
 from latentalign.core.distributions.chain import Chain, Dense, Jump, Monotone
 from latentalign.core.distributions.dirichlet import Dirichlet
+from latentalign.core.distributions.foreign import as_distribution
 from latentalign.core.distributions.logistic_normal import LogisticNormal
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Jump",
     "LogisticNormal",
     "Monotone",
+    "as_distribution",
     "check_scores",
     "require_count",
 ]

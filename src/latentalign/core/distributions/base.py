@@ -7,6 +7,7 @@ implements the abilities that it has. Objectives, estimators and predictives ask
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -14,7 +15,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latentalign.core.alignments import Alignments, Mixed, OneHot
-from latentalign.core.errors import MissingAbilityError, NonFiniteScoresError
+from latentalign.core.checks import may_check
+from latentalign.core.errors import MissingAbilityError, NonFiniteScoresError, NotNormalisedError
 from latentalign.core.numerics import NEG_INF, at_least_float32
 from latentalign.core.registry import Registry
 
@@ -38,7 +40,7 @@ class AlignmentDistribution(ABC):
     abilities: ClassVar[frozenset[str]] = frozenset()
     """The optional abilities that the class implements."""
     extra_scores: ClassVar[tuple[str, ...]] = ()
-    """Names of the score tensors that `from_scores` takes after the mask; models build one score for each."""
+    """Names of the score tensors that `from_scores` takes after the scores; models build one score for each."""
     mean_is_softmax: ClassVar[bool] = False
     """Whether `mean` is the softmax of the (first) scores, which a recurrent decoder computes anyway."""
     same_members: ClassVar[bool] = True
@@ -46,10 +48,11 @@ class AlignmentDistribution(ABC):
 
     @classmethod
     @abstractmethod
-    def from_scores(
-        cls, scores: Tensor, mask: Tensor | None = None, *more: Any, **options: Any
-    ) -> AlignmentDistribution:
-        """The distribution that scores (*batch, T) describe; `more` has one tensor for each of `extra_scores`."""
+    def from_scores(cls, scores: Tensor, *more: Any, **options: Any) -> AlignmentDistribution:
+        """The distribution that scores (*batch, T) describe; `more` has one tensor for each of `extra_scores`.
+
+        The option `exists` is True where a member exists, the opposite of PyTorch's `key_padding_mask`.
+        """
 
     @property
     @abstractmethod
@@ -73,6 +76,20 @@ class AlignmentDistribution(ABC):
     def detach(self) -> AlignmentDistribution:
         """The same distribution without gradient."""
 
+    def to(self, device: Any = None, dtype: torch.dtype | None = None) -> AlignmentDistribution:
+        """The same distribution on another device, or in another floating-point type (also as first argument)."""
+        device, dtype = (None, device) if isinstance(device, torch.dtype) else (device, dtype)
+        if not is_dataclass(self):
+            raise NotImplementedError(f"{type(self).__name__} is not a dataclass; implement `to`")
+        tensors = {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)}
+        return replace(
+            self,
+            **{
+                name: value.to(device=device, dtype=dtype if value.is_floating_point() else value.dtype)
+                for name, value in tensors.items()
+            },
+        )
+
     def log_evidence(self, latent: Latent) -> Float[Tensor, "*batch"]:
         """log p(y | x, x~) of every query, with all alignments summed out."""
         self.require("enumerate", by="marginal")
@@ -88,7 +105,7 @@ class AlignmentDistribution(ABC):
         """The k most probable members, renormalised."""
         raise self.lacks("top")
 
-    def sample(self, n: int) -> Alignments:
+    def sample(self, n: int = 1) -> Alignments:
         """n draws of weight 1/n."""
         raise self.lacks("sample")
 
@@ -100,7 +117,7 @@ class AlignmentDistribution(ABC):
         """log p(z = index)."""
         raise self.lacks("log_prob_of")
 
-    def rsample(self, n: int) -> Mixed:
+    def rsample(self, n: int = 1) -> Mixed:
         """n draws of weight 1/n that carry a gradient."""
         raise self.lacks("rsample")
 
@@ -145,43 +162,69 @@ class AlignmentDistribution(ABC):
                 f"{by} needs prior and q of one shape (*batch, T), got {tuple(prior.mask.shape)} and "
                 f"{tuple(self.mask.shape)}"
             )
-        compare = self.same_members and not torch.compiler.is_compiling()
-        if compare and not torch.equal(self.mask, prior.mask):
-            raise ValueError(f"{by} needs prior and q over the same members: build both with one mask")
+        if self.same_members and may_check(self.mask) and not torch.equal(self.mask, prior.mask):
+            raise ValueError(f"{by} needs prior and q over the same members: build both with one `exists`")
 
 
 DISTRIBUTIONS: Registry[type[AlignmentDistribution]] = Registry("distribution")
 """Distributions by name; models build any of them from scores."""
 
 
-def check_scores(scores: Tensor, mask: Tensor | None, name: str = "scores") -> tuple[Tensor, Tensor]:
+MASKS_BY_NAME = (
+    "masks are passed by name, because their meaning differs: exists= is True where a member exists; PyTorch's "
+    "key_padding_mask is True at padding, so pass exists=~key_padding_mask"
+)
+
+
+def check_scores(scores: Tensor, exists: Tensor | None, name: str = "scores") -> tuple[Tensor, Tensor]:
     """Scores in float32 at least, and the mask of the members that exist and whose score is not -inf.
 
     Raises if shapes do not fit, or if a score of an existing member is NaN or +inf.
     """
     if scores.dim() == 0 or scores.shape[-1] == 0:
         raise ValueError(f"{name} must be (*batch, T) with T >= 1 members, got {tuple(scores.shape)}")
-    if mask is None:
-        mask = torch.ones_like(scores, dtype=torch.bool)
-    if mask.dtype != torch.bool:
-        raise TypeError(f"mask must be boolean (True where a member exists), got {mask.dtype}")
+    if scores.dtype == torch.bool:
+        raise TypeError(f"{name} must be floating point, got torch.bool; {MASKS_BY_NAME}")
+    if exists is None:
+        exists = torch.ones_like(scores, dtype=torch.bool)
+    if exists.dtype != torch.bool:
+        raise TypeError(f"exists must be boolean (True where a member exists), got {exists.dtype}")
     try:
-        mask = mask.expand(scores.shape)
+        exists = exists.expand(scores.shape)
     except RuntimeError:
         raise ValueError(
-            f"mask of shape {tuple(mask.shape)} does not broadcast to {name} {tuple(scores.shape)}"
+            f"exists of shape {tuple(exists.shape)} does not broadcast to {name} {tuple(scores.shape)}"
         ) from None
-    bad = (scores.isnan() | (scores == float("inf"))) & mask
-    if not torch.compiler.is_compiling() and bad.any():
-        where = tuple(bad.nonzero()[0].tolist())
-        raise NonFiniteScoresError(
-            f"{name} must be finite or -inf where the mask is True, got {scores[where].item()} at {where} "
-            f"({int(bad.sum())} such of {bad.numel()})"
-        )
-    return at_least_float32(scores), mask & (scores.detach() != NEG_INF)
+    if may_check(scores):
+        bad = (scores.isnan() | (scores == float("inf"))) & exists
+        if bad.any():
+            where = tuple(bad.nonzero()[0].tolist())
+            raise NonFiniteScoresError(
+                f"{name} must be finite or -inf where a member exists, got {scores[where].item()} at {where} "
+                f"({int(bad.sum())} such of {bad.numel()})"
+            )
+    return at_least_float32(scores), exists & (scores.detach() != NEG_INF)
+
+
+def refuse_positional(kind: type, more: tuple[Any, ...]) -> None:
+    """Raise for arguments after the scores of a distribution that takes nothing else; they are usually masks."""
+    if more:
+        raise TypeError(f"{kind.__name__}.from_scores takes one tensor of scores; {MASKS_BY_NAME}")
 
 
 def require_count(name: str, n: int) -> None:
-    """Raise unless n is at least 1."""
+    """Raise unless n is a number of at least 1; PyTorch's shapes, such as (5,), are refused."""
+    if not isinstance(n, int):
+        raise TypeError(f"{name} must be a whole number, not a shape, got {n!r}")
     if n < 1:
         raise ValueError(f"{name} must be at least 1, got {n}")
+
+
+def require_positive(name: str, value: Tensor, mask: Tensor) -> None:
+    """Raise unless the parameters of existing members are finite and above 0."""
+    if may_check(value):
+        wrong = mask & ~((value > 0) & value.isfinite())
+        if wrong.any():
+            raise NotNormalisedError(
+                f"{name} must be finite and above 0 where a member exists, got {float(value[wrong][0]):.6g}"
+            )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -11,12 +12,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latentalign.core.alignments import Mixed, OneHot
+from latentalign.core.checks import may_check
 from latentalign.core.distributions.base import (
     DISTRIBUTIONS,
     AlignmentDistribution,
     check_scores,
+    refuse_positional,
     require_count,
 )
+from latentalign.core.errors import NotNormalisedError
 from latentalign.core.numerics import NEG_INF, masked_log_softmax
 
 
@@ -26,28 +30,65 @@ class Categorical(AlignmentDistribution):
     """z is one member: p(z_i = 1) = softmax(scores)_i."""
 
     log_probs: Float[Tensor, "*batch T"]
+    _: KW_ONLY
     mask: Bool[Tensor, "*batch T"]
+    """True where a member exists."""
+    check: InitVar[bool] = True
+    """Whether to check that the probabilities of every query sum to one."""
 
     mean_is_softmax = True
     same_members = False  # elsewhere the divergence is +inf
 
+    def __post_init__(self, check: bool) -> None:
+        if not check or not may_check(self.log_probs):
+            return
+        total = self.log_probs.detach().masked_fill(~self.mask, NEG_INF).exp().sum(-1)
+        outside = (self.log_probs.detach() > NEG_INF) & ~self.mask
+        wrong = ((total - 1).abs() > 1e-3) & self.mask.any(-1) | total.isnan() | outside.any(-1)
+        if wrong.any():
+            raise NotNormalisedError(
+                f"the probabilities of a query must sum to 1 over the members that exist and be 0 elsewhere, got a "
+                f"sum of {float(total[wrong][0]):.6g}; Categorical.from_scores normalises scores"
+            )
+
     @classmethod
     def from_scores(
-        cls, scores: Float[Tensor, "*batch T"], mask: Bool[Tensor, "..."] | None = None
+        cls, scores: Float[Tensor, "*batch T"], *more: Any, exists: Bool[Tensor, "..."] | None = None
     ) -> Categorical:
         """Normalise scores over the members that exist; a score of -inf is a member of probability zero."""
-        scores, mask = check_scores(scores, mask)
-        return cls(masked_log_softmax(scores, mask), mask)
+        refuse_positional(cls, more)
+        scores, mask = check_scores(scores, exists)
+        return cls(masked_log_softmax(scores, mask), mask=mask, check=False)
 
     def where(self, exists: Bool[Tensor, "*batch"]) -> Categorical:
         """The same distribution with no member where a query does not exist."""
         keep = exists.unsqueeze(-1)
-        return replace(self, log_probs=self.log_probs.masked_fill(~keep, NEG_INF), mask=self.mask & keep)
+        log_probs = self.log_probs.masked_fill(~keep, NEG_INF)
+        return replace(self, log_probs=log_probs, mask=self.mask & keep, check=False)
 
     @property
     def mean(self) -> Float[Tensor, "*batch T"]:
         """E[z], the probabilities."""
         return self.log_probs.exp()
+
+    @property
+    def probs(self) -> Float[Tensor, "*batch T"]:
+        """The probabilities, as in `torch.distributions`; the same as `mean`."""
+        return self.mean
+
+    @property
+    def logits(self) -> Float[Tensor, "*batch T"]:
+        """The normalised log-probabilities, as in `torch.distributions`; the same as `log_probs`."""
+        return self.log_probs
+
+    @property
+    def mode(self) -> Int[Tensor, "*batch"]:
+        """The most probable member; 0 for queries without members."""
+        return self.log_probs.argmax(-1)
+
+    def log_prob(self, value: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+        """log p(z = value), for one member per query."""
+        return self.log_probs.gather(-1, value.unsqueeze(-1)).squeeze(-1)
 
     @property
     def entropy(self) -> Float[Tensor, "*batch"]:
@@ -57,7 +98,7 @@ class Categorical(AlignmentDistribution):
 
     def detach(self) -> Categorical:
         """The same distribution without gradient."""
-        return replace(self, log_probs=self.log_probs.detach())
+        return replace(self, log_probs=self.log_probs.detach(), check=False)
 
     def enumerate(self) -> OneHot:
         """Every member with its probability."""
@@ -72,10 +113,9 @@ class Categorical(AlignmentDistribution):
         log_prob, index = self.log_probs.topk(k, dim=-1)
         return OneHot(index, masked_log_softmax(log_prob, log_prob > NEG_INF), log_prob)
 
-    def sample(self, n: int) -> OneHot:
+    def sample(self, n: int = 1) -> OneHot:
         """n independent draws of weight 1/n; member 0, without weight, for queries without members."""
-        if n < 1:
-            raise ValueError(f"n must be at least 1, got {n}")
+        require_count("n", n)
         *batch, members = self.log_probs.shape
         if self.log_probs.numel() == 0:  # multinomial refuses an empty batch
             return self.at(torch.zeros(*batch, n, dtype=torch.long, device=self.log_probs.device))
@@ -110,7 +150,7 @@ class Categorical(AlignmentDistribution):
         if straight_through:
             hard = F.one_hot(z.argmax(-1), z.shape[-1]).to(z.dtype).masked_fill(~mask, 0.0)
             z = z + (hard - z).detach()
-        return Mixed.draws(z, self.mask)
+        return Mixed.draws(z, exists=self.mask)
 
     def kl(self, other: AlignmentDistribution) -> Float[Tensor, "*batch"]:
         """KL[self || other]; +inf, without gradient, where other has no mass on a member that self uses.

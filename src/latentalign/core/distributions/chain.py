@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latentalign.core.alignments import OneHot
-from latentalign.core.distributions.base import AlignmentDistribution, check_scores
+from latentalign.core.distributions.base import AlignmentDistribution, check_scores, refuse_positional
 from latentalign.core.distributions.categorical import Categorical
 from latentalign.core.kernels.chains import (
     ChainFilter,
@@ -48,6 +48,10 @@ class Transition(ABC):
         """The same transition without gradient."""
         return self
 
+    def to(self, device: Any) -> Transition:
+        """The same transition on another device."""
+        return self
+
 
 @dataclass(frozen=True, eq=False)
 class Jump(Transition):
@@ -69,6 +73,9 @@ class Jump(Transition):
 
     def detach(self) -> Jump:
         return Jump(self.table.detach())
+
+    def to(self, device: Any) -> Jump:
+        return Jump(self.table.to(device))
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,9 @@ class Dense(Transition):
     def detach(self) -> Dense:
         return Dense(self.log_weights.detach())
 
+    def to(self, device: Any) -> Dense:
+        return Dense(self.log_weights.to(device))
+
 
 @dataclass(frozen=True, eq=False)
 class Chain(AlignmentDistribution):
@@ -116,22 +126,23 @@ class Chain(AlignmentDistribution):
 
     @classmethod
     def from_scores(
-        cls, scores: Float[Tensor, "B S N"], mask: Tensor | None = None, *more: Tensor, **options: Any
+        cls, scores: Float[Tensor, "B S N"], *more: Any, exists: Tensor | None = None, **options: Any
     ) -> Chain:
         """A chain with the options `transition` and `null_scores` (B, S).
 
         The chance of NULL is sigmoid(null_scores); without them there is no NULL.
         """
+        refuse_positional(cls, more)
         transition, null_scores = options["transition"], options.get("null_scores")
-        _, members = check_scores(scores, mask)
+        _, members = check_scores(scores, exists)
         wide = in_float64(scores).masked_fill(~members, NEG_INF)
-        exists = members.any(-1)
+        queries = members.any(-1)
         if null_scores is None:
             log_null = torch.full_like(wide, NEG_INF)
         else:
-            clean = in_float64(null_scores).masked_fill(~exists, 0.0)
+            clean = in_float64(null_scores).masked_fill(~queries, 0.0)
             log_null = F.logsigmoid(clean).unsqueeze(-1).expand(wide.shape)
-        return cls(wide, transition, members, exists, log_null, null_scores is not None, scores.dtype)
+        return cls(wide, transition, members, queries, log_null, null_scores is not None, scores.dtype)
 
     def where(self, exists: Bool[Tensor, "B S"]) -> Chain:
         """The same chain without the queries that do not exist; it stays where it is for them."""
@@ -147,6 +158,12 @@ class Chain(AlignmentDistribution):
             transition=self.transition.detach(),
             log_null=self.log_null.detach(),
         )
+
+    def to(self, device: Any = None, dtype: torch.dtype | None = None) -> Chain:
+        """The same chain on another device; `dtype` is that of its results, sums over paths stay in float64."""
+        device, dtype = (None, device) if isinstance(device, torch.dtype) else (device, dtype)
+        moved = cast(Chain, super().to(device))
+        return replace(moved, transition=self.transition.to(device), dtype=dtype or self.dtype)
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -210,7 +227,7 @@ class Chain(AlignmentDistribution):
         mass = self.joined(member, nothing)
         used = mass > 0
         log_mass = mass.masked_fill(~used, 1.0).log().masked_fill(~used, NEG_INF)
-        return Categorical(log_mass.to(self.dtype), used & self.mask)
+        return Categorical(log_mass.to(self.dtype), mask=used & self.mask, check=False)
 
     @property
     def mean(self) -> Float[Tensor, "B S T"]:

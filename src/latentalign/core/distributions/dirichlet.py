@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -15,7 +16,9 @@ from latentalign.core.distributions.base import (
     DISTRIBUTIONS,
     AlignmentDistribution,
     check_scores,
+    refuse_positional,
     require_count,
+    require_positive,
 )
 from latentalign.core.numerics import in_float64, masked_log_softmax
 
@@ -26,31 +29,40 @@ class Dirichlet(AlignmentDistribution):
     """z is a mixture of members: Dirichlet(alpha), alpha = exp(scores) as in the paper's section 4."""
 
     concentration: Float[Tensor, "*batch T"]
+    _: KW_ONLY
     mask: Bool[Tensor, "*batch T"]
+    """True where a member exists."""
+    check: InitVar[bool] = True
+    """Whether to check that concentrations are positive."""
+
+    def __post_init__(self, check: bool) -> None:
+        if check:
+            require_positive("concentration", self.concentration, self.mask)
 
     @classmethod
     def from_scores(
-        cls, scores: Float[Tensor, "*batch T"], mask: Bool[Tensor, "..."] | None = None
+        cls, scores: Float[Tensor, "*batch T"], *more: Any, exists: Bool[Tensor, "..."] | None = None
     ) -> Dirichlet:
         """alpha = exp(scores), kept between 1e-4 and 1e4, where lgamma and its derivatives are exact.
 
         A score of -inf is a member that does not exist.
         """
-        scores, mask = check_scores(scores, mask)
+        refuse_positional(cls, more)
+        scores, mask = check_scores(scores, exists)
         limit = math.log(1e4)
-        return cls(scores.masked_fill(~mask, 0.0).clamp(-limit, limit).exp(), mask)
+        return cls(scores.masked_fill(~mask, 0.0).clamp(-limit, limit).exp(), mask=mask, check=False)
 
     def where(self, exists: Bool[Tensor, "*batch"]) -> Dirichlet:
         """The same distribution with no member where a query does not exist."""
-        return replace(self, mask=self.mask & exists.unsqueeze(-1))
+        return replace(self, mask=self.mask & exists.unsqueeze(-1), check=False)
 
     def detach(self) -> Dirichlet:
         """The same distribution without gradient."""
-        return replace(self, concentration=self.concentration.detach())
+        return replace(self, concentration=self.concentration.detach(), check=False)
 
     def _wide(self) -> Dirichlet:
         """The distribution in float64: differences of large lgamma values keep few digits in float32."""
-        return replace(self, concentration=in_float64(self.concentration))
+        return replace(self, concentration=in_float64(self.concentration), check=False)
 
     @property
     def _safe(self) -> Float[Tensor, "*batch T"]:
@@ -84,11 +96,11 @@ class Dirichlet(AlignmentDistribution):
         value = each.masked_fill(~self.mask, 0.0).sum(-1) + wide._total().lgamma().squeeze(-1)
         return value.masked_fill(~self.mask.any(-1), 0.0).to(self.concentration.dtype)
 
-    def sample(self, n: int) -> Mixed:
+    def sample(self, n: int = 1) -> Mixed:
         """n draws of weight 1/n."""
         return self.rsample(n)
 
-    def rsample(self, n: int) -> Mixed:
+    def rsample(self, n: int = 1) -> Mixed:
         """n differentiable draws: implicit reparameterisation of gamma variates (Figurnov et al. 2018).
 
         log g = log Gamma(alpha + 1) + log(U) / alpha below alpha = 1, all in log space, so that tiny
@@ -101,7 +113,7 @@ class Dirichlet(AlignmentDistribution):
         gamma = Gamma(alpha + small, torch.ones_like(alpha), validate_args=False).rsample()
         log_gamma = gamma.clamp_min(torch.finfo(alpha.dtype).tiny).log() + small * log_u / alpha
         z = masked_log_softmax(log_gamma, self.mask.unsqueeze(-2).expand_as(alpha)).exp()
-        return Mixed.draws(z, self.mask)
+        return Mixed.draws(z, exists=self.mask)
 
     def kl(self, other: Dirichlet) -> Float[Tensor, "*batch"]:
         """KL[self || other]; members that do not exist are absent from every lgamma sum."""

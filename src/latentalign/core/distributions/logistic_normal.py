@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +16,9 @@ from latentalign.core.distributions.base import (
     DISTRIBUTIONS,
     AlignmentDistribution,
     check_scores,
+    refuse_positional,
     require_count,
+    require_positive,
 )
 from latentalign.core.numerics import NEG_INF, at_least_float32, masked_log_softmax
 
@@ -27,34 +30,44 @@ class LogisticNormal(AlignmentDistribution):
 
     loc: Float[Tensor, "*batch T"]
     scale: Float[Tensor, "*batch T"]
+    _: KW_ONLY
     mask: Bool[Tensor, "*batch T"]
+    """True where a member exists."""
+    check: InitVar[bool] = True
+    """Whether to check that scales are positive."""
 
     extra_scores = ("scale",)
     mean_is_softmax = True
+
+    def __post_init__(self, check: bool) -> None:
+        if check:
+            require_positive("scale", self.scale, self.mask)
 
     @classmethod
     def from_scores(
         cls,
         scores: Float[Tensor, "*batch T"],
-        mask: Bool[Tensor, "..."] | None = None,
-        scale_scores: Float[Tensor, "*batch T"] | None = None,
+        scale_scores: Tensor | None = None,
+        *more: Any,
+        exists: Bool[Tensor, "..."] | None = None,
     ) -> LogisticNormal:
         """mu = scores, sigma = softplus(scale_scores), 1 without them; a score of -inf marks an absent member."""
-        scores, mask = check_scores(scores, mask)
+        refuse_positional(cls, more)
+        scores, mask = check_scores(scores, exists)
         if scale_scores is None:
             scale = torch.ones_like(scores)
         else:
             scale_scores, _ = check_scores(scale_scores, mask, "scale_scores")
             scale = F.softplus(scale_scores.masked_fill(~mask, 0.0)).clamp_min(1e-4)
-        return cls(scores.masked_fill(~mask, 0.0), scale, mask)
+        return cls(scores.masked_fill(~mask, 0.0), scale, mask=mask, check=False)
 
     def where(self, exists: Bool[Tensor, "*batch"]) -> LogisticNormal:
         """The same distribution with no member where a query does not exist."""
-        return replace(self, mask=self.mask & exists.unsqueeze(-1))
+        return replace(self, mask=self.mask & exists.unsqueeze(-1), check=False)
 
     def detach(self) -> LogisticNormal:
         """The same distribution without gradient."""
-        return replace(self, loc=self.loc.detach(), scale=self.scale.detach())
+        return replace(self, loc=self.loc.detach(), scale=self.scale.detach(), check=False)
 
     @property
     def mean(self) -> Float[Tensor, "*batch T"]:
@@ -67,18 +80,18 @@ class LogisticNormal(AlignmentDistribution):
         each = 0.5 * math.log(2 * math.pi * math.e) + self.scale.log()
         return each.masked_fill(~self.mask, 0.0).sum(-1)
 
-    def sample(self, n: int) -> Mixed:
+    def sample(self, n: int = 1) -> Mixed:
         """n draws of weight 1/n."""
         return self.rsample(n)
 
-    def rsample(self, n: int) -> Mixed:
+    def rsample(self, n: int = 1) -> Mixed:
         """n differentiable draws, z = softmax(mu + sigma * eps)."""
         require_count("n", n)
         shape = (*self.mask.shape[:-1], n, self.mask.shape[-1])
         noise = torch.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
         scores = self.loc.unsqueeze(-2) + self.scale.unsqueeze(-2) * noise
         z = masked_log_softmax(scores, self.mask.unsqueeze(-2).expand(shape)).exp()
-        return Mixed.draws(z, self.mask)
+        return Mixed.draws(z, exists=self.mask)
 
     def log_prob(self, z: Float[Tensor, "*batch T"]) -> Float[Tensor, "*batch"]:
         """log density of a mixture, by the same measure as Dirichlet's; -inf on the border of the simplex.

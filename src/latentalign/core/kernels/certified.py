@@ -151,7 +151,7 @@ def draw_rest(
 ) -> tuple[Int[Tensor, "*batch 1"], Float[Tensor, "*batch 1"]]:
     """One member of rank `first` or later in proportion to its bound, and the log-probability of that draw."""
     ranks = torch.arange(bound.shape[-1], device=bound.device)
-    rest = Categorical.from_scores(bound, (ranks >= first) & (bound > NEG_INF))
+    rest = Categorical.from_scores(bound, exists=(ranks >= first) & (bound > NEG_INF))
     rank = rest.sample(1).index if draws is None else (order == draws).long().argmax(-1, keepdim=True)
     return order.gather(-1, rank), rest.log_prob_of(rank).masked_fill(~rest.mask.any(-1, keepdim=True), 0.0)
 

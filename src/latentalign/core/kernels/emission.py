@@ -10,11 +10,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latentalign.core.alignments import Alignments
-from latentalign.core.distributions import AlignmentDistribution
+from latentalign.core.checks import check_targets
+from latentalign.core.distributions import AlignmentDistribution, as_distribution
 from latentalign.core.heads import Emit
 from latentalign.core.kernels.fused_softmax import fused_average
 from latentalign.core.kernels.likelihood import MAX_LOGITS, target_log_prob
-from latentalign.core.kernels.pairs import HiddenParts, Pairs, check_targets, is_factored
+from latentalign.core.kernels.pairs import HiddenParts, Pairs, is_factored
 from latentalign.core.kernels.pieces import piecewise
 from latentalign.core.latent import Latent
 
@@ -34,21 +35,23 @@ class EmissionLatent(Latent):
         memory: Float[Tensor, "*#batch T D"],
         target: Int[Tensor, "*batch"],
         inferred: AlignmentDistribution | None = None,
-        query_mask: Bool[Tensor, "*batch"] | None = None,
+        query_exists: Bool[Tensor, "*batch"] | None = None,
         max_logits: int = MAX_LOGITS,
     ) -> None:
+        prior = as_distribution(prior, "prior")
+        inferred = None if inferred is None else as_distribution(inferred, "inferred")
         if prior.mask.shape[-1] != memory.shape[-2]:
             raise ValueError(
                 f"the prior is over T = {prior.mask.shape[-1]} members, memory {tuple(memory.shape)} has "
                 f"T = {memory.shape[-2]}"
             )
-        if query_mask is not None:  # a query that does not exist has no members
-            prior = prior.where(query_mask)
-            inferred = None if inferred is None else inferred.where(query_mask)
+        if query_exists is not None:  # a query that does not exist has no members
+            prior = prior.where(query_exists)
+            inferred = None if inferred is None else inferred.where(query_exists)
         # Without super().__init__: storing a bound method as a field would create a cycle that keeps the tensors.
         self.prior, self.inferred, self.query = prior, inferred, query
         self.emit, self.memory, self.target = emit, memory, target
-        self.query_mask, self.max_logits = query_mask, max_logits
+        self.query_exists, self.max_logits = query_exists, max_logits
         # Averages over more alignments are not fused: the head is not factored, or a query's logits do not fit.
         self.factored = emit if is_factored(emit) else None
         self.fused_width = max_logits // self.factored.output.out_features if self.factored else 0
@@ -62,7 +65,7 @@ class EmissionLatent(Latent):
             self.memory,
             self.target,
             alignments,
-            query_mask=self.query_mask,
+            query_exists=self.query_exists,
             max_logits=self.max_logits,
         )
 
@@ -81,7 +84,7 @@ class EmissionLatent(Latent):
         assert self.factored is not None
         assert self.query is not None
         output = self.factored.output
-        pairs = Pairs.of(self.query, alignments, target=self.target, query_mask=self.query_mask)
+        pairs = Pairs.of(self.query, alignments, target=self.target, query_exists=self.query_exists)
         borders = pairs.borders(self.max_logits // output.out_features)
         target = self.target.flatten()[pairs.query]
         check_targets(target, output.out_features)

@@ -8,9 +8,10 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from latentalign.core.alignments import Alignments
+from latentalign.core.checks import check_targets
 from latentalign.core.heads import Emit
 from latentalign.core.kernels.fused_softmax import chunks, linear_log_prob
-from latentalign.core.kernels.pairs import HiddenParts, Pairs, check_targets, context_rows, is_factored
+from latentalign.core.kernels.pairs import HiddenParts, Pairs, context_rows, is_factored
 from latentalign.core.numerics import at_least_float32, flat_rows
 
 MAX_LOGITS = 2**22
@@ -24,11 +25,11 @@ def target_log_prob(
     target: Int[Tensor, "*batch"],
     alignments: Alignments,
     *,
-    query_mask: Bool[Tensor, "*batch"] | None = None,
+    query_exists: Bool[Tensor, "*batch"] | None = None,
     max_logits: int = MAX_LOGITS,
 ) -> Float[Tensor, "*batch K"]:
     """log p(y | x, x~, z_k); 0 for absent alignments and masked queries."""
-    pairs = Pairs.of(query, alignments, target=target, query_mask=query_mask)
+    pairs = Pairs.of(query, alignments, target=target, query_exists=query_exists)
     row_target = target.flatten()[pairs.query]
     if is_factored(emit):
         hidden = HiddenParts.of(emit, query, memory, alignments, pairs=pairs).rows()

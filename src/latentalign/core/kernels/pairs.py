@@ -45,9 +45,9 @@ class Pairs:
         alignments: Alignments,
         *,
         target: Int[Tensor, "*batch"] | None = None,
-        query_mask: Bool[Tensor, "*batch"] | None = None,
+        query_exists: Bool[Tensor, "*batch"] | None = None,
     ) -> Pairs:
-        """The pairs of queries that are not masked; raises unless query, alignments and target agree on *batch."""
+        """The pairs of queries that exist; raises unless query, alignments and target agree on *batch."""
         batch, weights = query.shape[:-1], alignments.log_weight.shape
         if weights[:-1] != batch or (target is not None and target.shape != batch):
             and_target = "" if target is None else f", target (*batch) {tuple(target.shape)}"
@@ -56,8 +56,8 @@ class Pairs:
                 f"{tuple(query.shape)}, alignments (*batch, K) {tuple(weights)}{and_target}"
             )
         present = alignments.log_weight != NEG_INF
-        if query_mask is not None:
-            present = present & query_mask.unsqueeze(-1)
+        if query_exists is not None:
+            present = present & query_exists.unsqueeze(-1)
         slot = present.flatten().nonzero().squeeze(-1)
         row = slot.div(weights[-1], rounding_mode="floor")
         used, owner = row.unique_consecutive(return_inverse=True)
@@ -131,14 +131,3 @@ def context_rows(
     if flat is not None:
         return memory.flatten(0, -2).index_select(0, flat.flatten()[pairs.slot])
     return alignments.contexts(memory, source).flatten(0, -2).index_select(0, pairs.slot)
-
-
-def check_targets(target: Int[Tensor, "N"], outputs: int) -> None:
-    """Raise if a target is not one of the outputs of the head."""
-    if len(target) and not torch.compiler.is_compiling():
-        low, high = int(target.min()), int(target.max())
-        if low < 0 or high >= outputs:
-            raise ValueError(
-                f"targets must lie in 0..{outputs - 1} (the head's outputs), got {low if low < 0 else high}; "
-                f"mask the padding"
-            )

@@ -12,9 +12,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latentalign.core.alignments import OneHot
+from latentalign.core.checks import check_targets
 from latentalign.core.kernels.emission import EmissionLatent
 from latentalign.core.kernels.fused_softmax import fused_average, linear_log_prob, safe_sums
-from latentalign.core.kernels.pairs import HiddenParts, Pairs, check_targets
+from latentalign.core.kernels.pairs import HiddenParts, Pairs
 from latentalign.core.latent import Latent
 from latentalign.core.numerics import NEG_INF, at_least_float32
 
@@ -66,7 +67,7 @@ class HeadScreen:
         assert latent.query is not None
         assert latent.factored is not None
         everything = latent.prior.enumerate()
-        pairs = Pairs.of(latent.query, everything, query_mask=latent.query_mask)
+        pairs = Pairs.of(latent.query, everything, query_exists=latent.query_exists)
         parts = HiddenParts.of(latent.factored, latent.query, latent.memory, everything, pairs=pairs)
         self.hidden, self.output, self.pairs = parts.rows(), latent.factored.output, pairs
         # Padding has no pair, so its targets do not matter.
@@ -115,7 +116,7 @@ class HeadScreen:
         if int(alignments.present.sum(-1).max()) > most:
             return alignments.log_expect_exp(self.evaluate(row, alignments.present, self.hidden))
         assert latent.query is not None
-        pairs = Pairs.of(latent.query, alignments, query_mask=latent.query_mask)
+        pairs = Pairs.of(latent.query, alignments, query_exists=latent.query_exists)
         hidden = self.hidden.index_select(0, row.flatten()[pairs.slot])
         value = fused_average(
             hidden,

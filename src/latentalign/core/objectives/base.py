@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from torch import nn
 
@@ -27,17 +27,24 @@ class Objective(nn.Module, ABC):
     predict: str = "exact"
     """The predictive inference that matches the objective: the model's own perplexity is measured with it."""
 
-    if TYPE_CHECKING:
-        __call__: Callable[..., Estimate]
+    def __call__(self, latent: Latent, *args: Any, **options: Any) -> Estimate:
+        """The estimate of `forward`, which then knows which queries exist."""
+        estimate: Estimate = super().__call__(latent, *args, **options)
+        if estimate.exists is not None:
+            return estimate
+        return replace(estimate, exists=latent.prior.mask.any(-1))
 
     @abstractmethod
     def forward(self, latent: Latent) -> Estimate:
         """One number per query."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ObjectiveEntry:
-    """Everything the project knows about an objective by name; calling it builds the objective from its options."""
+    """Everything the project knows about an objective by name; calling it builds the objective from its options.
+
+    `help(OBJECTIVES[name])` and `inspect.signature(OBJECTIVES[name])` show the options.
+    """
 
     name: str
     build: Callable[..., Objective]
@@ -58,8 +65,31 @@ class ObjectiveEntry:
     variants: Mapping[str, Mapping[str, Any]] | None = None
     """Options of the estimators that `diagnose` measures, by their label; the defaults under `name` if None."""
 
+    def __post_init__(self) -> None:
+        lines = [
+            f"OBJECTIVES[{self.name!r}]{self.__signature__}",
+            inspect.getdoc(self.build) or "",
+            f"Maximises {self.maximises}." if self.maximises else "",
+            f"Gradient: {self.gradient}." if self.gradient else "",
+            "Needs q: LatentAttention with inference=True, or `inferred`." if self.needs_inferred else "",
+        ]
+        # `help` of an instance prints its own docstring if it has one.
+        object.__setattr__(self, "__doc__", "\n\n".join(line for line in lines if line))
+
     def __call__(self, **options: Any) -> Objective:
         return self.build(**options)
+
+    def __repr__(self) -> str:
+        return f"OBJECTIVES[{self.name!r}]"
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The options with their types and defaults."""
+        try:
+            found = inspect.signature(self.build, eval_str=True)
+        except NameError:  # an annotation that exists only for type checkers
+            found = inspect.signature(self.build)
+        return found.replace(return_annotation=inspect.Signature.empty)
 
     @property
     def options(self) -> list[str]:

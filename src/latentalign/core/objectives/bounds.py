@@ -32,7 +32,10 @@ NO_BASELINE = {"baseline": "none"}
     table=1,
 )
 class Soft(Objective):
-    """log f(x, E_p[z]): soft attention."""
+    """log f(x, E_p[z]): soft attention.
+
+    Options: `distribution`, a name in DISTRIBUTIONS.
+    """
 
     predict = "soft"
 
@@ -49,9 +52,9 @@ class Soft(Objective):
 class Marginal(Objective):
     """log E_p[f(x, z)], by enumeration; with a `tolerance`, from the members that can matter.
 
-    The mass left out is at most `tolerance` times the mass found; at 0 nothing is left out. With `tail="sample"`, a
+    The mass left out is at most `tolerance` times the mass found; at 0 nothing is left out. If `tail` is "sample", a
     query that needs more than `members` of them draws one of the rest. `shortlist` is the number of outputs in the
-    bound on unvisited members; 0 uses the bound f <= 1.
+    bound on unvisited members; 0 uses the bound f <= 1. `distribution` is a name in DISTRIBUTIONS.
     """
 
     def __init__(
@@ -151,6 +154,7 @@ marginal = Marginal()
 
 @objective("hard-enum", maximises="E_p[log f(z)]", gradient="exact, all members", table=1, truth="hard-enum")
 def hard_enum() -> Objective:
+    """E_p[log f], summed over all members; no options."""
     return Hard(Enumerate())
 
 
@@ -163,6 +167,10 @@ def hard_enum() -> Objective:
     variants={"hard-sample": {}, "hard-sample, no baseline": NO_BASELINE},
 )
 def hard_sample(n: int = 1, baseline: str = "soft") -> Objective:
+    """E_p[log f] from n draws of the prior.
+
+    Options: `n` draws per query; `baseline`, a name in BASELINES (soft, none, leave-one-out, running-mean, learned).
+    """
     return Hard(ScoreFunction(n, build_baseline(baseline)))
 
 
@@ -175,6 +183,10 @@ def hard_sample(n: int = 1, baseline: str = "soft") -> Objective:
     truth="variational-enum",
 )
 def variational_enum(kl_weight: float = 1.0) -> Objective:
+    """The ELBO, summed over all members.
+
+    Options: `kl_weight`, the weight of the divergence in the gradient.
+    """
     return Variational(Enumerate(), kl_weight=kl_weight)
 
 
@@ -192,6 +204,11 @@ def variational_enum(kl_weight: float = 1.0) -> Objective:
     },
 )
 def variational_sample(n: int = 1, baseline: str = "soft", kl_weight: float = 1.0) -> Objective:
+    """The ELBO from n draws of q.
+
+    Options: `n` draws per query; `baseline`, a name in BASELINES (soft, none, leave-one-out, running-mean, learned);
+    `kl_weight`, the weight of the divergence in the gradient.
+    """
     return Variational(ScoreFunction(n, build_baseline(baseline)), kl_weight=kl_weight)
 
 
@@ -204,6 +221,11 @@ def variational_sample(n: int = 1, baseline: str = "soft", kl_weight: float = 1.
     truth="variational-enum",
 )
 def sum_and_sample(k: int = 5, baseline: str = "soft", kl_weight: float = 1.0) -> Objective:
+    """The ELBO with the k most probable members of q summed exactly and one of the rest drawn.
+
+    Options: `k` members; `baseline`, a name in BASELINES, except leave-one-out; `kl_weight`, the weight of the
+    divergence in the gradient.
+    """
     return Variational(SumAndSample(k, build_baseline(baseline)), kl_weight=kl_weight)
 
 
@@ -225,6 +247,11 @@ def sum_and_sample(k: int = 5, baseline: str = "soft", kl_weight: float = 1.0) -
 def gumbel(
     n: int = 1, temperature: float = 0.1, straight_through: bool = False, kl_weight: float = 1.0
 ) -> Objective:
+    """The ELBO with n relaxed draws of q (Gumbel-Softmax).
+
+    Options: `n` draws per query; `temperature` of the relaxation; `straight_through` evaluates f at members and uses
+    the gradient of the relaxation; `kl_weight`, the weight of the divergence in the gradient.
+    """
     return Variational(GumbelSoftmax(n, temperature, straight_through), kl_weight=kl_weight)
 
 
@@ -236,6 +263,10 @@ def gumbel(
     table=1,
 )
 def relaxed(n: int = 1, kl_weight: float = 1.0) -> Objective:
+    """The ELBO of Dirichlet alignments from n reparameterised draws of q.
+
+    Options: `n` draws per query; `kl_weight`, the weight of the divergence in the gradient.
+    """
     return Variational(Pathwise(n), "dirichlet", kl_weight)
 
 
@@ -246,9 +277,17 @@ def relaxed(n: int = 1, kl_weight: float = 1.0) -> Objective:
     needs_inferred=True,
 )
 def relaxed_logistic_normal(n: int = 1, kl_weight: float = 1.0) -> Objective:
+    """The ELBO of logistic normal alignments from n reparameterised draws of q.
+
+    Options: `n` draws per query; `kl_weight`, the weight of the divergence in the gradient.
+    """
     return Variational(Pathwise(n), "logistic-normal", kl_weight)
 
 
 @objective("relaxed-hard", maximises="E_p[log f(z)], p Dirichlet", gradient="through n draws")
 def relaxed_hard(n: int = 1) -> Objective:
+    """E_p[log f] of Dirichlet alignments from n reparameterised draws of the prior.
+
+    Options: `n` draws per query.
+    """
     return Hard(Pathwise(n), "dirichlet")

@@ -67,6 +67,8 @@ class RWS(Objective):
 
     Biased for finite n: the self-normalised weights estimate the exact posterior, so that as n grows the
     gradient tends to that of the marginal likelihood for the model and of -KL[posterior || q] for q.
+
+    Options: `n` draws per query.
     """
 
     needs_inferred = True
@@ -102,6 +104,8 @@ class VIMCO(Objective):
 
     Unbiased for its own bound, E_q[log 1/n sum_k w_k]; needs n >= 2. The bound itself carries the pathwise
     term, the gradient through p, f and q inside the weights.
+
+    Options: `n` draws per query, at least 2.
     """
 
     needs_inferred = True

@@ -59,9 +59,9 @@ class SVI(Objective):
             scores = latent.require_inferred(self.name).enumerate().log_prob.masked_fill(~mask, 0.0)
         baseline = latent.soft().unsqueeze(-1)
         for step in range(self.steps):
-            q = Categorical.from_scores(scores, mask)
+            q = Categorical.from_scores(scores, exists=mask)
             scores = scores + self.rate / (step + 1) ** 0.5 * self.gradient(latent, q, baseline)
-        return Categorical.from_scores(scores, mask)
+        return Categorical.from_scores(scores, exists=mask)
 
     def gradient(
         self, latent: Latent, q: Categorical, baseline: Float[Tensor, "*batch 1"]
@@ -85,6 +85,10 @@ class SVI(Objective):
     truth="marginal",
 )
 def svi(steps: int = 10, rate: float = 1.0, n: int = 1, kl_weight: float = 1.0) -> Objective:
+    """The ELBO with a q that is fitted to every query from zero (stochastic variational inference).
+
+    Options: `steps` of the fit; `rate`, their first size; `n` draws per step; `kl_weight`, that of the divergence.
+    """
     return SVI(steps, rate, n, amortized=False, kl_weight=kl_weight)
 
 
@@ -98,4 +102,8 @@ def svi(steps: int = 10, rate: float = 1.0, n: int = 1, kl_weight: float = 1.0) 
     truth="marginal",
 )
 def semi_amortized(steps: int = 5, rate: float = 1.0, n: int = 1, kl_weight: float = 1.0) -> Objective:
+    """The ELBO with a q that is fitted to every query, starting at the inference network's.
+
+    Options: `steps` of the fit; `rate`, their first size; `n` draws per step; `kl_weight`, that of the divergence.
+    """
     return SVI(steps, rate, n, amortized=True, kl_weight=kl_weight)

@@ -127,7 +127,7 @@ class TranslationModel(nn.Module):
     ) -> AlignmentDistribution:
         """p(z | x, x~) from the decoder's scores."""
         more = [getattr(self, name)(query, memory) for name in self.distribution.extra_scores]
-        return self.distribution.from_scores(scores, mask, *more)
+        return self.distribution.from_scores(scores, *more, exists=mask)
 
     def forward(self, batch: Batch) -> LatentChoice:
         """The latent choices of all target positions: the recurrence first, all emissions after it."""
@@ -152,13 +152,13 @@ class TranslationModel(nn.Module):
     ) -> AlignmentDistribution | None:
         """q(z; x, x~, y) from the links of another aligner or the inference network; None without either."""
         if batch.external is not None:
-            return self.distribution.from_scores(batch.external.to(self.head.output.weight), mask)
+            return self.distribution.from_scores(batch.external.to(self.head.output.weight), exists=mask)
         if self.inference is None:
             return None
         source = self.dropout(self.source_embedding(batch.source))
         words = self.dropout(self.target_embedding(target))
         scores = self.inference(source, batch.source_mask, words, target_mask=batch.target_mask)
-        return self.distribution.from_scores(scores[0], mask, *scores[1:])
+        return self.distribution.from_scores(*scores, exists=mask)
 
     def latent(self, batch: Batch) -> EmissionLatent:
         """The latent choices with the batch's target observed."""

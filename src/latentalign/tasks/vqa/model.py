@@ -98,7 +98,7 @@ class AnswerModel(nn.Module):
         query, memory = self.ask(batch.question, batch.question_mask), self.look(batch.regions)
         mask = batch.region_mask
         return LatentChoice(
-            self.distribution.from_scores(self.score(query, memory), mask),
+            self.distribution.from_scores(self.score(query, memory), exists=mask),
             self.head,
             query,
             memory,
@@ -115,7 +115,7 @@ class AnswerModel(nn.Module):
     ) -> AlignmentDistribution:
         """q(z; x, x~, y) from the inference network."""
         assert self.inference is not None
-        return self.distribution.from_scores(self.inference(memory, query, target), mask)
+        return self.distribution.from_scores(self.inference(memory, query, target), exists=mask)
 
     def latent(self, batch: Batch) -> EmissionLatent:
         """The latent regions with the batch's answers observed."""
