@@ -129,7 +129,7 @@ def test_a_query_without_source_never_matters():
 
 @pytest.mark.parametrize("anything", [-100, 10**6])
 def test_targets_at_padding_may_be_any_number(anything):
-    attention = LatentAttention(5, 4, 7, hidden=6)
+    attention = LatentAttention(5, 4, 7, hidden=6, inference=True)
     query, memory = torch.randn(2, 3, 5), torch.randn(2, 4, 4)
     padding = torch.tensor([[False, False, True], [False, True, True]])
     found = []
