@@ -9,7 +9,7 @@ SRC = Path(__file__).resolve().parents[1] / "src" / "latentalign"
 
 BASE = {"errors", "extras", "storage", "config", "recipe_errors", "textfiles"}
 LIBRARY = {"core", "nn", "search", "training", "data", "reproduction", "web"}
-SHARED = {"tasks/base", "tasks/diagnosis", "tasks/likelihoods", "tasks/padding"}
+SHARED = {"tasks/base", "tasks/diagnosis", "tasks/figure_notes", "tasks/likelihoods", "tasks/padding"}
 """Modules that all tasks may use; the registry is not among them."""
 MAY_IMPORT = {
     "core": {"core"},

@@ -67,6 +67,9 @@ def test_a_run_names_its_task_and_is_evaluated(run, tmp_path):
     assert json.loads((run / "card.json").read_text())["task"] == "digits"
     found = json.loads(output_of("evaluate", run, "--json", "--details", tmp_path / "details.json"))
     assert 1 < found["ppl"] < 20
+    (stored,) = json.loads((run / "evaluation" / "test.json").read_text())["results"]
+    assert stored["figures"] == found
+    assert stored["identity"]["data"].keys() == {"data.test"}
     assert len(json.loads((tmp_path / "details.json").read_text())["examples"]) == 8
 
 

@@ -6,9 +6,12 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from latentalign.tasks.figure_notes import FigureNote
 
 RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="a run directory made by `latentalign train`")
@@ -49,6 +52,21 @@ def show(result: Mapping[str, Any], *, as_json: bool, title: str) -> None:
     console.print(table)
     for name, parts in breakdowns.items():
         console.print(breakdown_table(name, parts))
+
+
+def show_explained(
+    result: Mapping[str, Any], notes: Mapping[str, FigureNote], *, as_json: bool, title: str
+) -> None:
+    """Print a result with the unit and the meaning of each figure; in JSON they stand under `explanations`."""
+    known = {name: notes[name] for name in result if name in notes}
+    if as_json:
+        texts = {name: {"unit": note.unit, "meaning": note.meaning} for name, note in known.items()}
+        print(json.dumps({**result, "explanations": texts}))
+        return
+    show(result, as_json=False, title=title)
+    for name, note in known.items():
+        if result[name] is not None:
+            print(f"{name}{f' [{note.unit}]' if note.unit else ''}: {note.meaning}")
 
 
 def write_lines(lines: Iterable[str], output: Path | None) -> None:

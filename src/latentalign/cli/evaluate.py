@@ -17,6 +17,7 @@ from latentalign.cli.common import (
     RunArgument,
     SplitOption,
     show,
+    show_explained,
 )
 
 NAME = "evaluate"
@@ -32,14 +33,18 @@ def command(
         Path | None, typer.Option("--details", help="write scores and alignments of examples here (JSON)")
     ] = None,
     sentences: Annotated[int, typer.Option(help="examples whose alignments are in the details")] = 50,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="say what each figure means, with its unit")
+    ] = False,
     overwrite: OverwriteOption = False,
     device: DeviceOption = "cpu",
     double: DoubleOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure likelihoods, bounds, entropies and the scores of the task."""
+    """Measure likelihoods, bounds, entropies and the scores of the task. The result is also stored in the run."""
     from latentalign.storage import require_free, write_text
     from latentalign.tasks.base import EvaluationOptions
+    from latentalign.tasks.evaluation import evaluate_and_store
     from latentalign.tasks.registry import load_run
 
     if details_file is not None:
@@ -47,7 +52,10 @@ def command(
     task, trained = load_run(run, device=device, double=double)
     count = sentences if details_file else None
     options = EvaluationOptions(predict, beam, outputs=bleu, details=count)
-    result, details = task.evaluate(trained, split, options)
+    result, details = evaluate_and_store(task, trained, split, options)
     if details_file:
         write_text(details_file, json.dumps(details))
-    show(result, as_json=as_json, title=f"{run} on {split}")
+    if explain:
+        show_explained(result, task.figure_notes, as_json=as_json, title=f"{run} on {split}")
+    else:
+        show(result, as_json=as_json, title=f"{run} on {split}")

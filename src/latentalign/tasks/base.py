@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import torch
+from pydantic import BaseModel
 
 from latentalign.config import Recipe
 from latentalign.core.objectives import Objective
 from latentalign.errors import CheckpointError, InputError
+from latentalign.tasks.figure_notes import FigureNote
 from latentalign.training.data import V
 from latentalign.training.run import Run
 from latentalign.training.trainable import C, M, Trainable, usable_device
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from latentalign.reproduction.experiment import Experiment
-    from latentalign.reproduction.pages import EvaluatedRun
     from latentalign.tasks.diagnosis import ExampleSet
 
 
@@ -60,6 +61,8 @@ class Task(Trainable[C, V, M]):
 
     title: ClassVar[str]
     """What people call the task, e.g. "translation"."""
+    figure_notes: ClassVar[Mapping[str, FigureNote]] = {}
+    """What each figure of `evaluate` means, with its unit."""
     serve_options: ClassVar[frozenset[str]] = frozenset()
     """The options of `latentalign serve` that only some tasks have and this one accepts."""
 
@@ -104,6 +107,10 @@ class Task(Trainable[C, V, M]):
     ) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Every figure of a split, None where one does not exist; and the details, if they are wanted."""
 
+    def evaluation_files(self, config: C, split: str) -> dict[str, Path]:
+        """The data files that an evaluation of a split depends on, by their keys in the recipe."""
+        return {key: path for key, path in named_files(config) if f"{key}.".startswith(f"data.{split}.")}
+
     @abstractmethod
     def examples(self, trained: Trained[C, V, M], split: str, count: int) -> list[dict[str, Any]]:
         """Some examples of a split with their alignments, for the viewers of a page."""
@@ -130,16 +137,6 @@ class Task(Trainable[C, V, M]):
         """A web application around a model."""
 
 
-def evaluate_for_page(
-    task: Task[C, V, M], trained: Trained[C, V, M], split: str, *, examples: int
-) -> EvaluatedRun:
-    """The figures and some examples of a run, for `latentalign report`."""
-    from latentalign.reproduction.pages import EvaluatedRun
-
-    figures, _ = task.evaluate(trained, split, EvaluationOptions(outputs=False))
-    return EvaluatedRun(trained.run, trained.config, figures, task.examples(trained, split, examples))
-
-
 def require_one_task(tasks: Sequence[Task[Any, Any, Any]]) -> Task[Any, Any, Any]:
     """The task that several runs have in common."""
     titles = sorted({task.title for task in tasks})
@@ -156,3 +153,13 @@ def choose_split(splits: Mapping[str, Any], name: str, folder: Path) -> Any:
     if name not in existing:
         raise InputError(f"{folder}: no split {name!r}; it has {', '.join(existing)}")
     return existing[name]
+
+
+def named_files(section: BaseModel, above: str = "") -> Iterator[tuple[str, Path]]:
+    """Every file that a recipe names, with its key."""
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            yield from named_files(value, f"{above}{name}.")
+        elif isinstance(value, Path):
+            yield f"{above}{name}", value

@@ -42,6 +42,8 @@ class Run:
         self.metrics = folder / "metrics.jsonl"
         self.card = folder / "card.json"
         self.cache = folder / "cache"
+        self.evaluation = folder / "evaluation"
+        """Results of `latentalign evaluate`, one file for each split."""
         self.warm_start = folder / "warm-start"
         """The run directory of the training on an easier objective that came first."""
 
@@ -109,7 +111,7 @@ class Run:
         for path in (self.config, self.tokenizer, self.model, self.metrics, self.card):
             path.unlink(missing_ok=True)
         Path(f"{self.model}.sha256").unlink(missing_ok=True)
-        made = [self.folder / name for name in ("diagnose", "tensorboard")]
+        made = [self.folder / name for name in ("diagnose", "evaluation", "tensorboard")]
         for folder in (self.checkpoint, self.cache, self.warm_start, *made):
             shutil.rmtree(folder, ignore_errors=True)
 

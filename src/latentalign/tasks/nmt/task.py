@@ -11,6 +11,7 @@ from latentalign.errors import InputError
 from latentalign.tasks.base import EvaluationOptions, Task
 from latentalign.tasks.diagnosis import ExampleSet
 from latentalign.tasks.nmt.data import Corpus, build_cache, collate
+from latentalign.tasks.nmt.figure_notes import FIGURES
 from latentalign.tasks.nmt.model import TranslationModel
 from latentalign.tasks.nmt.recipe import NMTConfig, TrainedTranslator
 from latentalign.tasks.nmt.tokenizer import Tokenizer
@@ -32,6 +33,7 @@ class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
     name = "nmt"
     title = "translation"
     recipe = NMTConfig
+    figure_notes = FIGURES
 
     def required_file(self, config: NMTConfig) -> Path:
         last = config.data.test or config.data.valid

@@ -15,6 +15,7 @@ from latentalign.errors import InputError
 from latentalign.tasks.base import EvaluationOptions, Task
 from latentalign.tasks.diagnosis import ExampleSet
 from latentalign.tasks.vqa.data import Batch, Example, read_split
+from latentalign.tasks.vqa.figure_notes import FIGURES
 from latentalign.tasks.vqa.model import AnswerModel
 from latentalign.tasks.vqa.recipe import TrainedAnswerer, VQAConfig, open_split
 from latentalign.tasks.vqa.tokenizer import Vocabulary
@@ -35,6 +36,7 @@ class AnsweringTask(Task[VQAConfig, Vocabulary, AnswerModel]):
     name = "vqa"
     title = "question answering"
     recipe = VQAConfig
+    figure_notes = FIGURES
     serve_options = frozenset({"features", "images"})
 
     def required_file(self, config: VQAConfig) -> Path:
@@ -85,6 +87,12 @@ class AnsweringTask(Task[VQAConfig, Vocabulary, AnswerModel]):
         if options.details is None:
             return result, None
         return result, details(trained, split, questions=options.details)
+
+    def evaluation_files(self, config: VQAConfig, split: str) -> dict[str, Path]:
+        """The files of the split, and the training questions, from which the baselines take their answers."""
+        train = config.data.train
+        learned = {"data.train.questions": train.questions, "data.train.annotations": train.annotations}
+        return {**learned, **super().evaluation_files(config, split)}
 
     def examples(self, trained: TrainedAnswerer, split: str, count: int) -> list[dict[str, Any]]:
         from latentalign.tasks.vqa.details import example_regions
