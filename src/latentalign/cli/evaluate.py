@@ -41,7 +41,7 @@ def command(
     double: DoubleOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure likelihoods, bounds, entropies and the scores of the task. The result is also stored in the run."""
+    """Measure likelihoods, bounds, entropies and scores, and store them in the run."""
     from latentalign.storage import require_free, write_text
     from latentalign.tasks.base import EvaluationOptions
     from latentalign.tasks.evaluation import evaluate_and_store
