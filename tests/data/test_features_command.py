@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from PIL import Image
 from typer.testing import CliRunner
 
 from latentalign.cli import features as command
@@ -13,6 +14,8 @@ from latentalign.data.region_features import (
     Features,
 )
 from latentalign.errors import InputError
+from latentalign.tasks.vqa.extractors import EXTRACTORS
+from support.extractors import tiny_extractor
 
 
 @pytest.fixture
@@ -78,3 +81,22 @@ def test_the_command_keeps_all_cells_of_a_grid_and_takes_ids(run, tmp_path, path
     both = ("--extractor", "efficientnet-lite0", "--ids", tmp_path / "ids")
     assert "--extractor" in str(run(tmp_path, "--out", tmp_path / "o", *both)[0])
     assert not (tmp_path / "o").exists()
+
+
+def test_the_command_skips_bad_pictures_if_asked_and_lists_them(run, tmp_path, path, monkeypatch):
+    monkeypatch.setitem(EXTRACTORS, "tiny", tiny_extractor)
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for number in (1, 2):
+        Image.new("RGB", (20, 20)).save(folder / f"image{number}.png")
+    (folder / "image3.png").write_bytes(b"text")
+    error, _ = run(folder, "--out", path, "--extractor", "tiny")
+    assert isinstance(error, InputError)
+    assert "image3.png: not a readable picture" in str(error)
+    assert not path.exists()
+    error, out = run(folder, "--out", path, "--extractor", "tiny", "--skip-bad", "--json")
+    assert error is None
+    assert (json.loads(out)["images"], json.loads(out)["skipped"]) == (2, [str(folder / "image3.png")])
+    with Features(path) as found:
+        assert (found.image_ids.tolist(), found.layout) == ([1, 2], "tiny")
+    assert "--skip-bad applies to pictures" in str(run(folder, "--out", tmp_path / "o", "--skip-bad")[0])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from latentalign.cli.common import JsonOption, show
+from latentalign.cli.common import JsonOption, show, warn
 from latentalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,10 +27,19 @@ def command(
         str | None, typer.Option(help="bottom-up, lxmert, hdf5, npz or npy; default: judged by content")
     ] = None,
     extractor: Annotated[
-        str | None, typer.Option(help="SOURCE is a folder of pictures: efficientnet-lite0")
+        str | None, typer.Option(help="SOURCE is a folder of pictures: efficientnet-lite0 or timm:MODEL")
     ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="leave out pictures that cannot be read, and list them")
+    ] = False,
     ids: Annotated[
         Path | None, typer.Option(metavar="FILE", help="image ids, where SOURCE has none: JSON list or lines")
+    ] = None,
+    prefix_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="npy: tokens before the patches (class, registers); default: judged by number"
+        ),
     ] = None,
     max_regions: Annotated[
         int | None,
@@ -45,19 +54,32 @@ def command(
     from latentalign.tasks.vqa import layouts
     from latentalign.tasks.vqa.extract import extract
 
+    skipped: list[str] = []
+
+    def skip(path: Path, error: InputError) -> None:
+        skipped.append(str(path))
+        warn(f"skipped: {error}")
+
     if extractor is not None:
-        if layout is not None or ids is not None:
-            raise InputError("--layout and --ids describe features; leave them out with --extractor")
-        name, pictures = extractor, extract(source, extractor)
+        if layout is not None or ids is not None or prefix_tokens is not None:
+            raise InputError(
+                "--layout, --ids and --prefix-tokens describe features; leave them out with --extractor"
+            )
+        name, pictures = extractor, extract(source, extractor, on_bad=skip if skip_bad else None)
     else:
+        if skip_bad:
+            raise InputError("--skip-bad applies to pictures; add --extractor, or remove it")
         name = layout or layouts.sniff(source)
-        pictures = layouts.read(source, name, ids)
+        pictures = layouts.read(source, name, ids, prefix_tokens=prefix_tokens)
     if max_regions is None:
         max_regions = MAX_REGIONS if extractor is None and name != "npy" else 0
     summary = write_features(
         out, _counted(pictures, name), layout=name, max_regions=max_regions, dtype=dtype, overwrite=overwrite
     )
-    show({"file": str(out), "layout": name, **asdict(summary)}, as_json=json_wanted, title="features")
+    result = {"file": str(out), "layout": name, **asdict(summary)}
+    if skip_bad:
+        result["skipped"] = skipped if json_wanted else len(skipped)
+    show(result, as_json=json_wanted, title="features")
 
 
 def _counted(pictures: Iterable[Regions], name: str) -> Iterator[Regions]:

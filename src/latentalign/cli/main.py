@@ -14,6 +14,7 @@ from latentalign.cli import (
     aer,
     align,
     answer,
+    ask,
     bench,
     check_data,
     data,
@@ -31,7 +32,7 @@ from latentalign.core.registry import PluginError
 from latentalign.errors import Interrupted, LatentAlignError
 
 COMMANDS = (
-    reproduce, train, evaluate, translate, align, answer, aer, accuracy, diagnose, report, serve, data, features,
+    reproduce, train, evaluate, translate, align, answer, ask, aer, accuracy, diagnose, report, serve, data, features,
     check_data, bench,
 )  # fmt: skip
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}

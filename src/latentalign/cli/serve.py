@@ -20,6 +20,10 @@ def command(
         Path | None, typer.Option(help="question answering: a features file instead of the recipe's")
     ] = None,
     images: Annotated[Path | None, typer.Option(help="question answering: the folder of pictures")] = None,
+    extractor: Annotated[
+        str | None,
+        typer.Option(help="question answering: for uploaded pictures; default: that of the training"),
+    ] = None,
     deadline: Annotated[
         float, typer.Option(min=0.1, help="seconds after which a request gets the answer 504")
     ] = 60.0,
@@ -36,6 +40,6 @@ def command(
     from latentalign.web.listening import ServerSettings, listen
 
     task, trained = load_run(run, device=device)
-    options = select_serve_options(task, features=features, images=images)
+    options = select_serve_options(task, features=features, images=images, extractor=extractor)
     app = task.serve(trained, f"latentalign: {run.absolute().name}", options)
     listen(app, ServerSettings(host, port, token, deadline), announce=warn)

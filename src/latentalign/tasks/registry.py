@@ -29,7 +29,7 @@ DEFAULT = "nmt"
 """The task of a recipe that neither names a task nor is recognised by one."""
 TASK_OF_KEY = {"questions": "vqa"}
 """The task of a recipe without `task`, by a key of `[data.train]`. The first version wrote such recipes."""
-ABILITIES = ("translate", "align", "answer")
+ABILITIES = ("translate", "align", "answer", "ask")
 """Commands that use a trained model and that only some tasks have, each named as the method behind it."""
 AnyTask = Any
 """A task of any recipe, vocabulary and model; commands also call methods that only some tasks have."""

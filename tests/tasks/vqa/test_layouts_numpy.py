@@ -154,3 +154,70 @@ def test_array_faults_are_named(tmp_path):
     np.save(path, SECOND)
     with pytest.raises(InputError, match=r"image4\.npy: the array has shape \(5, 6\)"):
         list(read(path, "npy", tmp_path / "ids"))
+
+
+def tokens(count):
+    return np.arange(count * SIZE, dtype=np.float32).reshape(count, SIZE)
+
+
+@pytest.mark.parametrize(
+    ("count", "side", "left_out"), [(257, 16, 1), (197, 14, 1), (50, 7, 1), (196, 14, 0)]
+)
+def test_tokens_of_vision_transformers_are_recognised(tmp_path, capsys, count, side, left_out):
+    np.save(tmp_path / "image4.npy", tokens(count))
+    np.save(tmp_path / "image5.npy", tokens(count))
+    for _, features, boxes in read(tmp_path, "npy"):
+        np.testing.assert_array_equal(boxes, grid_boxes(side, side))
+        np.testing.assert_array_equal(features, tokens(count)[left_out:])
+    message = capsys.readouterr().err
+    assert message.count("latentalign") == 1
+    assert f"{side} x {side} patches after {left_out} class or register tokens" in message
+
+
+def test_register_tokens_are_named_by_an_option(tmp_path, capsys):
+    np.save(tmp_path / "image4.npy", tokens(5 + 49))
+    [(_, features, boxes)] = read(tmp_path, "npy", prefix_tokens=5)
+    np.testing.assert_array_equal(boxes, grid_boxes(7, 7))
+    np.testing.assert_array_equal(features, tokens(54)[5:])
+    with pytest.raises(
+        InputError, match=r"image4\.npy.*54 rows without 4 prefix tokens are not a square grid"
+    ):
+        list(read(tmp_path, "npy", prefix_tokens=4))
+    np.save(tmp_path / "all.npy", np.stack([tokens(54)] * 2))
+    (tmp_path / "ids").write_text("1\n2\n")
+    for _, _, boxes in read(tmp_path / "all.npy", "npy", tmp_path / "ids", prefix_tokens=5):
+        np.testing.assert_array_equal(boxes, grid_boxes(7, 7))
+    with pytest.raises(InputError, match="--prefix-tokens applies to the layout npy"):
+        read(tmp_path, "npz", prefix_tokens=1)
+
+
+@pytest.mark.parametrize("counts", [(36, 36), (100, 100), (50, 37)])
+def test_regions_of_detectors_are_not_taken_for_a_grid(tmp_path, capsys, counts):
+    for number, count in enumerate(counts):
+        np.save(tmp_path / f"image{number}.npy", tokens(count))
+    for _, _, boxes in read(tmp_path, "npy"):
+        assert (boxes == [0, 0, 1, 1]).all()
+    assert "the box of every region is the whole picture" in capsys.readouterr().err
+
+
+def test_pickles_are_refused_with_the_reason(tmp_path):
+    np.save(tmp_path / "image4.npy", SECOND)
+    np.save(tmp_path / "image4_info.npy", np.array({"bbox": 1}, dtype=object), allow_pickle=True)
+    with pytest.raises(InputError, match=r"image4_info\.npy: features of MMF, whose boxes are pickled"):
+        list(read(tmp_path, "npy"))
+    np.save(tmp_path / "all.npy", GRIDS)
+    for name, content in (("ids.txt", b"\x80\x04\x95\x06"), ("ids.pkl", b"(lp0\nI1\naI2\na.")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match=rf"{name}: a pickle, which can run any code"):
+            list(read(tmp_path / "all.npy", "npy", tmp_path / name))
+
+
+def test_lmdb_is_named_as_unsupported(tmp_path):
+    (tmp_path / "data.mdb").touch()
+    (tmp_path / "file.lmdb").touch()
+    for path in (tmp_path, tmp_path / "file.lmdb"):
+        for attempt in (sniff, lambda source: list(read(source, "npy"))):
+            with pytest.raises(
+                InputError, match="an LMDB database, which is not supported: its values are pickles"
+            ):
+                attempt(path)

@@ -1,17 +1,25 @@
 """A served question answering model: its addresses, its refusals, and its page in a browser."""
 
+import base64
+import io
+import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from PIL import Image
 
 pytest.importorskip("fastapi")
 from fastapi.responses import HTMLResponse
 
 from latentalign.errors import InputError
 from latentalign.tasks.vqa.answer import answer_questions
+from latentalign.tasks.vqa.ask import ask_pictures
+from latentalign.tasks.vqa.extractors import EXTRACTORS
 from latentalign.tasks.vqa.questions import read_questions
 from latentalign.tasks.vqa.serve import build_app
 from latentalign.web.guards import page_policy
+from support.extractors import tiny_extractor
 
 pytestmark = pytest.mark.slow
 
@@ -149,3 +157,127 @@ def test_without_pictures_regions_are_still_shown(trained, serving):
         look = client.found("/api/answer", {"image_id": image, "question": "what is it?"})["look"]
     assert not look["pictured"]
     assert look["boxes"]
+
+
+@pytest.fixture
+def uploading(trained, monkeypatch):
+    """An application that accepts pictures."""
+    monkeypatch.setitem(EXTRACTORS, "tiny", lambda: tiny_extractor(trained.vocabulary.region_dim))
+    return build_app(trained, "title", extractor="tiny")
+
+
+def encode(picture: Image.Image, kind: str = "PNG") -> str:
+    buffer = io.BytesIO()
+    picture.save(buffer, kind)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def test_an_uploaded_picture_is_answered_as_by_ask_and_leaves_nothing(uploading, trained, serving, tmp_path):
+    colours = np.random.default_rng(0).integers(256, size=(30, 40, 3), dtype=np.uint8)
+    Image.fromarray(colours).save(tmp_path / "any name.png")
+    expected = ask_pictures(trained, [tmp_path / "any name.png"], "what color is it?", extractor="tiny")
+    (before,) = tmp_path.iterdir()
+    with serving(uploading) as client:
+        assert client.found("/api/about")["extractor"] == "tiny"
+        asked = {"picture": encode(Image.fromarray(colours)), "question": "what color is it?"}
+        found = client.found("/api/answer", asked)
+    (reply,) = expected["pictures"]
+    assert found["answers"] == reply["answers"]
+    expected_look = json.loads(json.dumps(reply["look"]))
+    assert found["look"] == {"image_id": None, "pictured": False, **expected_look}
+    assert [before] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"picture": "no base64!"}, "picture: not base64"),
+        ({"picture": base64.b64encode(b"text").decode()}, "picture: not a readable picture"),
+        ({"picture": ""}, "picture: not a readable picture"),
+        (
+            {"picture": encode(Image.new("1", (6000, 4000)))},
+            "picture: 6000 x 4000 pixels, at most 20,000,000",
+        ),
+        ({"picture": encode(Image.new("1", (20_000, 20_000)))}, "picture: not a readable picture"),
+        ({"picture": encode(Image.new("RGB", (2, 2)), "TIFF")}, "picture: not a readable picture"),
+        (
+            {"picture": encode(Image.new("RGB", (2, 2))), "image_id": 1},
+            "image_id: name a picture by its id, or send",
+        ),
+        ({}, "image_id: name a picture by its id, or send one"),
+    ],
+)
+def test_what_is_no_picture_is_refused(uploading, serving, change, message):
+    with serving(uploading) as client:
+        assert client.refused("/api/answer", {"question": "what?", **change}).startswith(message)
+
+
+def test_without_an_extractor_the_page_says_why_pictures_cannot_be_uploaded(app, serving):
+    with serving(app) as client:
+        about = client.found("/api/about")
+        asked = {"question": "what?", "picture": encode(Image.new("RGB", (2, 2)))}
+        message = client.refused("/api/answer", asked)
+    assert about["extractor"] is None
+    assert "the extractor that this model was trained with is not known" in about["no_upload"]
+    assert message == f"picture: {about['no_upload']}"
+
+
+UPLOAD_PROBE = """
+<script>
+const pause = () => new Promise(go => setTimeout(go, 20));
+const wait = async ready => { for (let n = 0; n < 500 && !ready(); n++) await pause(); };
+const at_ = id => document.getElementById(id), seen = {};
+const asked = fetch;
+let sent = 0;
+window.fetch = (address, options) => { sent = options?.body?.length ?? sent; return asked(address, options); };
+function choose(file) {
+  const files = new DataTransfer();
+  files.items.add(file);
+  at_("upload").files = files.files;
+  at_("upload").dispatchEvent(new Event("change"));
+}
+(async () => {
+  await wait(() => at_("image").value);
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [1600, 1200];
+  const context = canvas.getContext("2d"), pixels = context.createImageData(1600, 1200);
+  for (let k = 0; k < pixels.data.length; k++) pixels.data[k] = k % 4 === 3 ? 255 : 255 * Math.random();
+  context.putImageData(pixels, 0, 0);
+  const blob = await new Promise(go => canvas.toBlob(go, "image/png"));
+  seen.file = blob.size;
+  choose(new File([blob], "noise.png", { type: "image/png" }));
+  await wait(() => at_("shown").querySelector("img")?.alt === "noise.png");
+  at_("question").value = "what color is the circle?";
+  at_("ask").requestSubmit();
+  await wait(() => !at_("where-it-looks").hidden && !at_("try").hasAttribute("aria-busy"));
+  seen.fault = at_("fault").textContent; seen.sent = sent;
+  seen.answers = document.querySelectorAll("#outputs button").length;
+  seen.regions = document.querySelectorAll("#look button").length;
+  await wait(() => document.querySelector("#look img").complete);
+  seen.picture = document.querySelector("#look img").naturalWidth;
+  choose(new File(["text"], "notes.txt"));
+  await wait(() => at_("fault").textContent);
+  seen.refused = at_("fault").textContent;
+  seen.wide = document.documentElement.scrollWidth <= window.innerWidth;
+  const out = document.createElement("pre");
+  out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
+})();
+</script>
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_page_makes_a_large_picture_smaller_and_asks_about_it(uploading, serving, browse, width):
+    with serving(uploading) as client:
+        page = client("/")[1].decode() + UPLOAD_PROBE
+        policy = {"Content-Security-Policy": page_policy(page)}
+        uploading.get("/probe")(lambda: HTMLResponse(page, headers=policy))
+        seen = browse(client.address + "/probe", width)
+    assert seen["file"] > 4_000_000
+    assert seen["fault"] == ""
+    assert 1000 < seen["sent"] < 1_000_000
+    assert seen["answers"] == 5
+    assert seen["regions"] == 6
+    assert seen["picture"] == 800
+    assert seen["refused"] == "notes.txt: not a picture that this browser can read"
+    assert seen["wide"]

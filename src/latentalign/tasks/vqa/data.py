@@ -162,12 +162,6 @@ class Corpus:
         """Questions at some positions with given answers; rows without a position are not there at all."""
         return self._collate([self.words[i] for i in index], self.pictures[index], answers, index)
 
-    def question_batch(self, question: Question) -> Batch:
-        """One question that need not belong to the corpus, about a picture of its features file."""
-        picture = np.array([self.features.index(question.image_id)], np.int64)
-        nothing = np.zeros(1, np.int64)
-        return self._collate([self.vocabulary.encode(question.question)], picture, nothing, nothing)
-
     def _collate(
         self, words: list[list[int]], pictures: np.ndarray, answers: np.ndarray, index: np.ndarray
     ) -> Batch:
@@ -191,6 +185,23 @@ class Corpus:
             one.regions, torch.zeros_like(one.region_mask), one.boxes, one.question, one.question_mask,
             one.target, one.index[:0],
         )  # fmt: skip
+
+
+def single_batch(
+    question: str, features: np.ndarray, boxes: np.ndarray, vocabulary: Vocabulary, *, max_regions: int | None
+) -> Batch:
+    """One question about the regions of one picture, which need not belong to any corpus."""
+    if features.shape[1] != vocabulary.region_dim:
+        raise InputError(
+            f"{features.shape[1]} numbers a region, the model is for {vocabulary.region_dim}; "
+            "use the extractor that the model was trained with"
+        )
+    words, present = pad_rows([np.array(vocabulary.encode(question), np.int64)], PAD, at_least=1)
+    regions = as_tensor(features[None, :max_regions])
+    mask, nothing = torch.ones(regions.shape[:2], dtype=torch.bool), torch.zeros(1, dtype=torch.int64)
+    return Batch(
+        regions, mask, as_tensor(boxes[None, :max_regions]), words, present, nothing, nothing.clone()
+    )
 
 
 def as_tensor(array: np.ndarray) -> Tensor:

@@ -23,8 +23,9 @@ from latentalign.reproduction.tables import Column, FigureTable, figure_table
 from latentalign.tasks.vqa import paper
 from latentalign.tasks.vqa.baselines import majority, majority_of_type, question_only
 from latentalign.tasks.vqa.data import read_split
+from latentalign.tasks.vqa.embed import embed_pictures
 from latentalign.tasks.vqa.evaluate import answer_scores
-from latentalign.tasks.vqa.figures import draw_looks, embed_pictures, find_pictures
+from latentalign.tasks.vqa.figures import draw_looks, find_pictures
 from latentalign.tasks.vqa.recipe import VQAConfig
 from latentalign.training.recipe import TaskRecipe
 from latentalign.web.pages import Table, Viewer, region_viewer

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,8 +21,6 @@ HUES = {"prior": "#D55E00", "inferred": "#0072B2", "posterior": "#CC79A7"}
 LABELS = {"prior": "prior p", "inferred": "inferred q", "posterior": "exact posterior"}
 SUFFIXES = (".png", ".jpg", ".jpeg")
 QUESTION_WIDTH = 34
-LONGEST_SIDE = 800
-"""Pixels of a picture on a page. Larger pictures are made smaller."""
 DIGITS = re.compile(r"\d")
 
 
@@ -32,23 +28,6 @@ def find_pictures(folder: Path) -> dict[int, Path]:
     """The picture files of a folder by image id."""
     named = [p for p in sorted(folder.iterdir()) if p.suffix.lower() in SUFFIXES and DIGITS.search(p.name)]
     return {image_id_of(p.name): p for p in named}
-
-
-def embed_pictures(
-    looks: Mapping[str, Sequence[Mapping[str, Any]]], pictures: Mapping[int, Path]
-) -> dict[str, str]:
-    """Small versions of the pictures that records refer to, as `data:` addresses by image id."""
-    wanted = {r["image_id"] for records in looks.values() for r in records}
-    addresses = {}
-    for image_id in sorted(wanted & pictures.keys()):
-        with Image.open(pictures[image_id]) as picture:
-            small = picture.convert("RGB")
-            small.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
-            buffer = io.BytesIO()
-            small.save(buffer, "JPEG", quality=85)
-        encoded = base64.b64encode(buffer.getvalue()).decode()
-        addresses[str(image_id)] = f"data:image/jpeg;base64,{encoded}"
-    return addresses
 
 
 def draw_looks(

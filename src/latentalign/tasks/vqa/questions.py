@@ -64,7 +64,7 @@ Entry = TypeVar("Entry", Question, Annotation)
 def read_questions(path: Path | str) -> list[Question]:
     """The questions of a file, in the order of the file."""
     return [
-        Question(number, entry.number("image_id"), entry.text("question"))
+        Question(number, entry.number("image_id"), entry.question())
         for number, entry in _with_question_ids(_entries_of_key(path, "questions"))
     ]
 
@@ -120,6 +120,13 @@ class _Entry:
         if not _is_text(value):
             raise self.error(key, "text", value)
         return str(value)
+
+    def question(self) -> str:
+        """A question, which needs at least one word."""
+        text = self.text("question")
+        if not words(text):
+            raise self.error("question", "at least one word", text)
+        return text
 
     def answers(self) -> tuple[str, ...]:
         """The answers of all people. Equal texts are kept in memory only once."""
@@ -292,6 +299,12 @@ def words(question: str) -> list[str]:
     """The lower-case words of a question: letters and digits with inner apostrophes. The rest is dropped."""
     text = unicodedata.normalize("NFC", question).replace("\u2019", "'")
     return _WORD.findall(text.lower())
+
+
+def require_words(question: str) -> None:
+    """Raise unless a question has a word. Files of questions are checked in the same way."""
+    if not words(question):
+        raise InputError("question: there is no word in it")
 
 
 def half_of(image_id: int, seed: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,7 @@ class AnsweringTask(Task[VQAConfig, Vocabulary, AnswerModel]):
     title = "question answering"
     recipe = VQAConfig
     figure_notes = FIGURES
-    serve_options = frozenset({"features", "images"})
+    serve_options = frozenset({"features", "images", "extractor"})
 
     def required_file(self, config: VQAConfig) -> Path:
         return (config.data.test or config.data.valid).features
@@ -126,6 +126,14 @@ class AnsweringTask(Task[VQAConfig, Vocabulary, AnswerModel]):
         from latentalign.tasks.vqa.answer import answer_questions
 
         return answer_questions(trained, questions, features, predict=predict)
+
+    def ask(
+        self, trained: TrainedAnswerer, pictures: Sequence[Path], question: str, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Answers to a question about each of some picture files, and where the model looked."""
+        from latentalign.tasks.vqa.ask import ask_pictures
+
+        return ask_pictures(trained, pictures, question, **options)
 
 
 def learn_vocabulary(config: VQAConfig, examples: list[Example]) -> Vocabulary:

@@ -73,6 +73,7 @@ class AnsweringData(TrainingData[Vocabulary, np.ndarray]):
     def card(self) -> dict[str, Any]:
         return {
             "data": self.fingerprints,
+            "features": self.train.features.layout,
             "questions": {"train": len(self.train), "valid": len(self.valid)},
             "answerable": {"train": len(self.train.answerable), "valid": len(self.valid.answerable)},
             "coverage": self.vocabulary.coverage([e.annotation for e in self.train.examples]),

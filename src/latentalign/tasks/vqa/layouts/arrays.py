@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from math import isqrt
 from pathlib import Path
 
 import numpy as np
@@ -72,26 +74,45 @@ def _parse_archive(row: Row, archive: Mapping[str, Array]) -> Regions:
     return check_regions(row, features, boxes, extent)
 
 
-def read_npy(source: Path, ids: Path | None = None) -> Iterator[Regions]:
+def read_npy(source: Path, ids: Path | None = None, *, prefix_tokens: int | None = None) -> Iterator[Regions]:
     """The pictures of a folder of .npy arrays, or of one array."""
     if not source.is_dir():
-        yield from _read_whole_array(source, ids)
+        yield from _read_whole_array(source, ids, prefix_tokens)
         return
-    for image_id, path in _list_files(source, ".npy"):
-        yield _grid_regions(Row(str(path), image_id), np.array(_map_array(path)))
+    _refuse_mmf(source)
+    files = _list_files(source, ".npy")
+    shapes = {_map_array(path).shape for _, path in files}
+    rows = next(iter(shapes))[0] if len(shapes) == 1 and len(next(iter(shapes))) == 2 else None
+    tokens = find_tokens(rows, prefix_tokens)
+    _say_how(source, rows if len(shapes) == 1 else None, tokens, positions=all(len(s) != 2 for s in shapes))
+    for image_id, path in files:
+        yield _grid_regions(Row(str(path), image_id), np.array(_map_array(path)), tokens)
 
 
-def _read_whole_array(source: Path, ids: Path | None) -> Iterator[Regions]:
+def _refuse_mmf(folder: Path) -> None:
+    """Raise if a folder holds features of MMF, whose boxes are pickled."""
+    boxes = next((path for path in folder.iterdir() if path.name.endswith("_info.npy")), None)
+    if boxes is not None:
+        raise InputError(
+            f"{boxes}: features of MMF, whose boxes are pickled in _info.npy. Pickles can run any code and are never "
+            "loaded. If you trust these files, convert them to .npz as docs/pictures.md shows"
+        )
+
+
+def _read_whole_array(source: Path, ids: Path | None, prefix_tokens: int | None) -> Iterator[Regions]:
     """The pictures along the first axis of one array. Only a block is mapped at a time."""
     whole = _map_array(source)
     if whole.ndim not in (3, 4):
         raise InputError(f"{source}: the array has shape {whole.shape}; expected (N, H, W, D) or (N, n, D)")
     names = read_required_ids(source, ids, len(whole))
+    rows = whole.shape[1] if whole.ndim == 3 else None
+    tokens = find_tokens(rows, prefix_tokens)
+    _say_how(source, rows, tokens, positions=whole.ndim == 4)
     step = max(1, BLOCK // max(1, whole[:1].nbytes))
     del whole
     for start in range(0, len(names), step):
         for k, picture in enumerate(_map_array(source)[start : start + step], start=start):
-            yield _grid_regions(Row(f"{source}, row {k + 1}", names[k]), np.array(picture))
+            yield _grid_regions(Row(f"{source}, row {k + 1}", names[k]), np.array(picture), tokens)
 
 
 def _map_array(path: Path) -> Array:
@@ -104,10 +125,43 @@ def _map_array(path: Path) -> Array:
     return array
 
 
-def _grid_regions(row: Row, array: Array) -> Regions:
+def find_tokens(rows: int | None, prefix_tokens: int | None) -> int | None:
+    """How many of the rows of each picture stand before the patches of a square grid; None if there is no grid.
+
+    Without `prefix_tokens`, rows are a grid if their number is typical of vision transformers: a square and a class
+    token, or a square above a hundred. A detector may well have 36 or 100 regions.
+    """
+    if prefix_tokens is not None or rows is None:
+        return prefix_tokens
+    for tokens, fewest in ((1, 49), (0, 121)):
+        if rows - tokens >= fewest and isqrt(rows - tokens) ** 2 == rows - tokens:
+            return tokens
+    return None
+
+
+def _say_how(source: Path, rows: int | None, tokens: int | None, *, positions: bool) -> None:
+    """Say on stderr how rows without a position are understood."""
+    if positions:
+        return
+    if tokens is None:
+        message = "rows without a position: the box of every region is the whole picture"
+        remedy = "if they are patches of a vision transformer, add --prefix-tokens N"
+    else:
+        cells = "" if rows is None else f"{isqrt(rows - tokens)} x {isqrt(rows - tokens)} "
+        message = f"rows are {cells}patches after {tokens} class or register tokens, which are left out"
+        remedy = "if not, add --prefix-tokens N with another number"
+    print(f"latentalign: {source}: {message}; {remedy}", file=sys.stderr)
+
+
+def _grid_regions(row: Row, array: Array, tokens: int | None) -> Regions:
     """The cells of a grid with their boxes. The box of rows without a position is the whole picture."""
     if array.ndim == 3:
         return check_regions(row, array.reshape(-1, array.shape[2]), grid_boxes(*array.shape[:2]), None)
-    if array.ndim == 2:
+    if array.ndim != 2:
+        raise row.error(f"the array has shape {array.shape}; expected (H, W, D) or (n, D)")
+    if tokens is None:
         return check_regions(row, array, np.tile(grid_boxes(1, 1), (len(array), 1)), None)
-    raise row.error(f"the array has shape {array.shape}; expected (H, W, D) or (n, D)")
+    side = isqrt(max(0, len(array) - tokens))
+    if side == 0 or side**2 != len(array) - tokens:
+        raise row.error(f"{len(array)} rows without {tokens} prefix tokens are not a square grid of patches")
+    return check_regions(row, array[tokens:], grid_boxes(side, side), None)

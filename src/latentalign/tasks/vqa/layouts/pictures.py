@@ -18,6 +18,8 @@ from latentalign.textfiles import read_lines
 Array = np.ndarray[Any, np.dtype[Any]]
 LARGEST_FRACTION = 2
 """If all boxes of a picture are below this, they are fractions of the picture, not pixels."""
+PICKLE_START, PICKLE_ENDS = b"\x80", (".pkl", ".pickle")
+"""How a pickle of protocol 2 and later begins; no UTF-8 text begins so."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,12 @@ class Row:
 
 def read_ids(path: Path) -> list[int]:
     """Image ids, or names that end in them, from a JSON list or from a file with one per line."""
+    with open_input(path, "a file of image ids") as file:
+        pickled = file.read(1) == PICKLE_START or path.suffix in PICKLE_ENDS
+    if pickled:
+        raise InputError(
+            f"{path}: a pickle, which can run any code and is never loaded; write the ids as a JSON list, or one a line"
+        )
     lines = list(read_lines(path))
     if not lines or not lines[0].lstrip().startswith("["):
         return [parse_image_id(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1)]
