@@ -31,11 +31,10 @@ def command(
     as_json: JsonOption = False,
 ) -> None:
     """Ask a question about picture files."""
+    from latentalign.storage import require_free
     from latentalign.tasks.registry import load_run
 
     if out is not None:
-        from latentalign.web.pages import require_free
-
         require_free(out, overwrite=overwrite)
     task, trained = load_run(run, device=device, ability="ask")
     asked = task.ask(trained, pictures, question, {"extractor": extractor, "predict": predict, "top": top})

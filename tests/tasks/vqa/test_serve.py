@@ -224,10 +224,10 @@ def test_without_an_extractor_the_page_says_why_pictures_cannot_be_uploaded(app,
 
 UPLOAD_PROBE = """
 <script>
-const pause = () => new Promise(go => setTimeout(go, 20));
-const wait = async ready => { for (let n = 0; n < 500 && !ready(); n++) await pause(); };
-const at_ = id => document.getElementById(id), seen = {};
 const asked = fetch;
+const pause = () => asked("/api/health");  // the browser's clock runs ahead while a picture is decoded, but not now
+const wait = async ready => { for (let n = 0; n < 2000 && !ready(); n++) await pause(); };
+const at_ = id => document.getElementById(id), seen = {};
 let sent = 0;
 window.fetch = (address, options) => { sent = options?.body?.length ?? sent; return asked(address, options); };
 function choose(file) {
