@@ -198,6 +198,15 @@ def test_arrays_contain_the_ids_of_every_line(request, name, chunks):
             assert ids.tolist() == [token for row in expected for token in row]
 
 
+def test_text_that_cannot_be_encoded_leaves_no_trace(bpe):
+    tokenizer = Tokenizer(bpe.kind, False, bpe.source_json, bpe.target_json)
+    with pytest.raises(InputError, match="lone surrogate"):
+        tokenizer.id_arrays(["Hund new \ud800"], "source")
+    lines = ["new Hund", "x"]
+    expected = [token for row in tokenizer.source_ids(lines) for token in row]
+    assert tokenizer.id_arrays(lines, "source")[0].tolist() == expected
+
+
 def test_a_full_table_of_units_is_emptied(bpe, monkeypatch):
     monkeypatch.setattr("latentalign.tasks.nmt.tokenizer.LARGEST_TABLE", 2)
     tokenizer = Tokenizer(bpe.kind, False, bpe.source_json, bpe.target_json)

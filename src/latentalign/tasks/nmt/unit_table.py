@@ -1,7 +1,7 @@
 """Ids of many lines at once, with arrays: each different unit is encoded once, then lines are gathered from them."""
 
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 
@@ -9,22 +9,30 @@ Encode = Callable[[Sequence[str]], dict[str, list[int]]]
 """The ids of each of some different units."""
 
 
+class _Numbers(dict[str, int]):
+    """The number of each unit, in the order in which units occur first. A new unit gets the next number."""
+
+    def __missing__(self, unit: str) -> int:
+        self[unit] = number = len(self)
+        return number
+
+
 class UnitTable:
     """The ids of all units that occurred so far. A unit is a part of a line that is encoded on its own."""
 
     def __init__(self) -> None:
-        self._number: dict[str, int] = {}
+        self._number = _Numbers()
         self._ids = np.zeros(0, np.int32)
         self._lengths = np.zeros(0, np.int64)
 
     def __len__(self) -> int:
-        return len(self._number)
+        return len(self._lengths)
 
     def gather(self, rows: Sequence[Sequence[str]], encode: Encode) -> tuple[np.ndarray, np.ndarray]:
         """The ids of all rows of units, one after the other, and the number of ids of each row."""
         units = list(chain.from_iterable(rows))
-        self._add(dict.fromkeys(units).keys() - self._number.keys(), encode)
         numbers = np.fromiter(map(self._number.__getitem__, units), np.int64, len(units))
+        self._encode_new(encode)
         lengths = self._lengths[numbers]
         starts = (np.cumsum(self._lengths) - self._lengths)[numbers]
         # Position k of the result is position `starts + (k - first)` of the table, `first` being where its unit begins.
@@ -33,15 +41,19 @@ class UnitTable:
         places = np.repeat(starts - (ends - lengths), lengths) + np.arange(total)
         return self._ids[places], self._row_lengths(rows, ends)
 
-    def _add(self, units: set[str], encode: Encode) -> None:
-        """Encode new units and append their ids."""
-        if not units:
+    def _encode_new(self, encode: Encode) -> None:
+        """Encode the units that have a number but no ids yet, and append their ids."""
+        new = list(islice(self._number, len(self), None))
+        if not new:
             return
-        found = encode(sorted(units))
-        start = len(self._number)
-        self._number.update(zip(found, range(start, start + len(found)), strict=True))
-        lengths = np.fromiter(map(len, found.values()), np.int64, len(found))
-        ids = np.fromiter(chain.from_iterable(found.values()), np.int32, int(lengths.sum()))
+        try:
+            found = encode(new)
+        except BaseException:  # without ids, these units must not keep their numbers
+            for unit in new:
+                del self._number[unit]
+            raise
+        lengths = np.fromiter((len(found[unit]) for unit in new), np.int64, len(new))
+        ids = np.fromiter(chain.from_iterable(found[unit] for unit in new), np.int32, int(lengths.sum()))
         self._ids = np.concatenate([self._ids, ids])
         self._lengths = np.concatenate([self._lengths, lengths])
 
