@@ -84,7 +84,7 @@ def main() -> None:
         middle = {key: statistics.median(r[key] for r in rounds) for key in rounds[0] if key != "sha256"}
         print(
             f"{tree}: {middle['seconds']:.1f} s ({middle['processor']:.1f} s of processor time), "
-            f"library {middle['library']:.0%}, peak {middle['peak_mb']:.0f} MB ({middle['start_mb']:.0f} MB at the start)"
+            f"library {middle['library']:.0%}, peak {middle['peak_mb']:.0f} MB (at the start {middle['start_mb']:.0f})"
         )
     print("the ids are identical" if len(digests) == 1 else "THE IDS DIFFER")
     sys.exit(len(digests) != 1)
