@@ -131,6 +131,18 @@ def test_a_malformed_line_is_named_and_nothing_written(source, tmp_path, name, t
     assert not (tmp_path / "out").exists()
 
 
+def test_photographs_are_linked_unless_something_has_the_name(source, tmp_path):
+    (source / "images").mkdir()
+    (source / "images" / "image1.jpg").touch()
+    daquar.convert(source, tmp_path / "a")
+    assert (tmp_path / "a" / "images").is_symlink()
+    assert (tmp_path / "a" / "images" / "image1.jpg").is_file()
+    daquar.convert(source, tmp_path / "a", overwrite=True)
+    (tmp_path / "b" / "images").mkdir(parents=True)
+    daquar.convert(source, tmp_path / "b")
+    assert not (tmp_path / "b" / "images").is_symlink()
+
+
 @pytest.mark.parametrize("name", [daquar.PAIRS, *daquar.LISTS.values()])
 def test_a_missing_file_is_named(source, tmp_path, name):
     (source / name).unlink()

@@ -52,7 +52,8 @@ at_("look-next").click(); seen.heat_offered = !at_("look-drawing").hidden;
 seen.order = buttons().map(b => b.style.width);
 buttons()[2].focus(); press("ArrowDown"); seen.next_rank = told();
 press("ArrowDown"); press("ArrowDown"); seen.lowest = told();
-at_("look-prior").click(); seen.prior = told();
+at_("look-prior").click(); seen.prior = told(); seen.pictured = at_("look-missing").textContent;
+at_("look-next").click(); seen.missing = at_("look-missing").textContent; seen.still = buttons().length;
 seen.wide = document.documentElement.scrollWidth <= window.innerWidth;
 const out = document.createElement("pre");
 out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
@@ -63,7 +64,9 @@ out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(ou
 @pytest.mark.parametrize("width", [1280, 400])
 def test_every_region_is_visible_and_within_reach(browse, tmp_path, width):
     path = tmp_path / "page.html"
-    page = Page("t", "s", viewers=[region_viewer({"marginal": [GRID, BOXES]}, {"5": PICTURE})])
+    records = [GRID, BOXES, {**BOXES, "image_id": 6}]
+    viewer = region_viewer({"marginal": records}, {"5": PICTURE}, missing="Because.")
+    page = Page("t", "s", viewers=[viewer])
     path.write_text(render(page) + PROBE, encoding="utf-8")
     seen = browse(path.as_uri(), width)
     assert seen["regions"] == CELLS  # those without any probability too
@@ -88,4 +91,7 @@ def test_every_region_is_visible_and_within_reach(browse, tmp_path, width):
     assert "rank 2 of 3" in seen["next_rank"]
     assert seen["lowest"].startswith("looks here with 0.1 % (rank 3 of 3)")
     assert seen["prior"].startswith("looks here with 50.0 % (rank 1 of 3)")
+    assert seen["pictured"] == ""
+    assert seen["missing"] == "There is no file of picture 6. Because."
+    assert seen["still"] == 3  # regions are shown without a picture too
     assert seen["wide"]

@@ -12,6 +12,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -23,6 +24,7 @@ from latentalign.textfiles import read_lines
 
 PAIRS = "all_qa_pairs.txt"
 LISTS = {"train": "train_images_list.txt", "test": "test_images_list.txt"}
+IMAGES = "images"
 SPLITS = ("train", "valid", "test")
 SEED = 0
 _NAME = re.compile(r"image([0-9]{1,9})")
@@ -51,6 +53,7 @@ def convert(source: Path, out: Path, *, overwrite: bool = False) -> dict[str, Pa
     """Write questions.SPLIT.json and annotations.SPLIT.json for train, valid and test, which share no image.
 
     About a tenth of the training images, chosen by a hash, are for validation. Replaces files only with `overwrite`.
+    The folder of photographs is linked, so that reports can show them.
     """
     names = [f"{kind}.{split}.json" for kind in ("questions", "annotations") for split in SPLITS]
     present = [out / name for name in names if (out / name).exists()]
@@ -70,6 +73,7 @@ def convert(source: Path, out: Path, *, overwrite: bool = False) -> dict[str, Pa
         documents[f"questions.{split}.json"] = {"questions": [_question(pair) for pair in members]}
         documents[f"annotations.{split}.json"] = {"annotations": [_annotation(pair) for pair in members]}
     _write(out, documents)
+    _link_images(source / IMAGES, out / IMAGES)
     return {split: _sizes(members) for split, members in pairs.items()}
 
 
@@ -158,3 +162,10 @@ def _write(out: Path, documents: dict[str, Any]) -> None:
                 (Path(building) / name).write_text(json.dumps(document) + "\n", "utf-8")
             for name in documents:
                 os.replace(Path(building) / name, out / name)
+
+
+def _link_images(photographs: Path, link: Path) -> None:
+    """Link the folder of photographs, unless there is none or something else has its name already."""
+    if photographs.is_dir() and not os.path.lexists(link):
+        with suppress(OSError):  # a file system without links: reports say that pictures are missing
+            link.symlink_to(photographs.resolve(), target_is_directory=True)

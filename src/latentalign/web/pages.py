@@ -96,17 +96,20 @@ def alignment_viewer(models: Mapping[str, Sequence[Mapping[str, Any]]]) -> Viewe
     )
 
 
-def region_viewer(models: Mapping[str, Sequence[Mapping[str, Any]]], pictures: Mapping[str, str]) -> Viewer:
+def region_viewer(
+    models: Mapping[str, Sequence[Mapping[str, Any]]], pictures: Mapping[str, str], *, missing: str = ""
+) -> Viewer:
     """Questions about pictures by model: regions, their probabilities, and the answers that each would give.
 
-    `pictures` maps image ids to addresses; a page that needs no network uses `data:` addresses.
+    `pictures` maps image ids to addresses; a page that needs no network uses `data:` addresses. Without its picture,
+    a question is shown with its regions on a grey area, and `missing` says why.
     """
     return Viewer(
         "Where it looks",
         "region_viewer.html",
         "scripts/region_viewer.js",
         data_id="region-data",
-        data={"models": models, "pictures": pictures},
+        data={"models": models, "pictures": pictures, "missing": missing},
     )
 
 

@@ -23,6 +23,7 @@ from latentalign.tasks.vqa.questions import (
     read_annotations,
     read_questions,
     read_results,
+    require_words,
     words,
     write_results,
 )
@@ -385,3 +386,13 @@ def test_sixty_thousand_questions_are_read_and_scored(corpora, tmp_path):
     assert {name: part.questions for name, part in score.by_answer_type.items()} == dict.fromkeys(
         ("number", "other", "yes/no"), 20_000
     )
+
+
+@pytest.mark.parametrize("question", ["", "  ", "?!", "..."])
+def test_a_question_without_a_word_is_refused_wherever_it_is_read(tmp_path, question):
+    path = tmp_path / "questions.json"
+    path.write_text(json.dumps({"questions": [{"question_id": 3, "image_id": 7, "question": question}]}))
+    with pytest.raises(InputError, match=r"entry 1: key 'question': expected at least one word"):
+        read_questions(path)
+    with pytest.raises(InputError, match="question: there is no word in it"):
+        require_words(question)

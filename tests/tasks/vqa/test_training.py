@@ -12,10 +12,12 @@ import torch
 
 from latentalign import OBJECTIVES
 from latentalign.errors import CheckpointError, InputError
+from latentalign.reproduction.experiment import PageContext
 from latentalign.tasks.vqa.answer import answer_questions
 from latentalign.tasks.vqa.data import Corpus, answered_batches
-from latentalign.tasks.vqa.details import details
+from latentalign.tasks.vqa.details import details, example_regions
 from latentalign.tasks.vqa.evaluate import evaluate, intersection_over_union, overlaps
+from latentalign.tasks.vqa.experiment import viewers
 from latentalign.tasks.vqa.figures import draw_looks, find_pictures
 from latentalign.tasks.vqa.recipe import open_corpus, open_split
 from latentalign.tasks.vqa.task import ANSWERING
@@ -154,6 +156,25 @@ def test_evaluation_compares_the_model_with_baselines(trained, tmp_path, capsys)
     moved = dataclasses.replace(trained, config=trained.config.model_copy(update={"data": data}))
     assert evaluate(moved, "test")["comparison"] is None
     assert "no baselines" in capsys.readouterr().err
+
+
+def test_a_page_without_pictures_says_why(trained, tmp_path):
+    def reason(images):
+        split = trained.config.data.test.model_copy(update={"images": images})
+        data = trained.config.data.model_copy(update={"test": split})
+        config = trained.config.model_copy(update={"data": data})
+        (viewer,) = viewers(
+            PageContext(config, "test", {}, {"marginal": example_regions(trained, "test", 2)}, [])
+        )
+        assert viewer.data["pictures"] == {}
+        assert len(viewer.data["models"]["marginal"]) == 2
+        return viewer.data["missing"]
+
+    assert reason(None) == "The recipe does not name the folder of the pictures; set data.test.images."
+    assert reason(tmp_path / "none").endswith(
+        "which is not a folder; put the pictures there, or a link to them."
+    )
+    assert reason(tmp_path).endswith("(data.test.images), no file name ends in this number.")
 
 
 def test_accuracy_and_evaluate_agree(trained_run, trained, pictures, tmp_path):

@@ -143,10 +143,26 @@ def scenes_settings(folder: Path) -> list[str]:
     return settings
 
 
+def picture_folder(context: PageContext) -> Path | None:
+    """The folder of a split's pictures, if the recipe names one."""
+    folder: Path | None = getattr(getattr(context.config, "data", None), context.split).images
+    return folder
+
+
 def picture_files(context: PageContext) -> dict[int, Path]:
-    """The picture files of a split by image id; empty when the recipe names no folder of pictures."""
-    folder = getattr(getattr(context.config, "data", None), context.split).images
+    """The picture files of a split by image id; empty when there is no folder of pictures."""
+    folder = picture_folder(context)
     return find_pictures(folder) if folder is not None and folder.is_dir() else {}
+
+
+def explain_missing_pictures(context: PageContext) -> str:
+    """Why a page has no pictures, and what to do."""
+    folder, key = picture_folder(context), f"data.{context.split}.images"
+    if folder is None:
+        return f"The recipe does not name the folder of the pictures; set {key}."
+    if not folder.is_dir():
+        return f"{key} is {folder}, which is not a folder; put the pictures there, or a link to them."
+    return f"In {folder} ({key}), no file name ends in this number."
 
 
 def pictures(context: PageContext) -> dict[str, Figure]:
@@ -157,9 +173,9 @@ def pictures(context: PageContext) -> dict[str, Figure]:
 
 
 def viewers(context: PageContext) -> list[Viewer]:
-    """Pictures with the regions that the models look at; none without picture files."""
+    """Regions that the models look at, on their pictures, or on a grey area if there is no picture."""
     embedded = embed_pictures(context.examples, picture_files(context))
-    return [region_viewer(context.examples, embedded)] if embedded else []
+    return [region_viewer(context.examples, embedded, missing=explain_missing_pictures(context))]
 
 
 EXPERIMENT = Experiment(

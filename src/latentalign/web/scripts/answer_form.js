@@ -1,8 +1,6 @@
 /* Ask a question about a picture: one that the server has, or one from this computer. */
 form.start(about => {
   const { at, ask, fetchWithToken, offer, show } = form;
-  const BLANK = "data:image/svg+xml," + encodeURIComponent(
-    '<svg xmlns="http://www.w3.org/2000/svg" width="640" height="480"><rect width="100%" height="100%" fill="#888"/></svg>');
   const LONGEST_SIDE = 800, LARGEST_FILE = 600_000;  // larger pictures are made smaller here: the server accepts 1 MB
   const KNOWN = ["image/jpeg", "image/png", "image/webp", "image/gif", "image/bmp"];
   let uploaded = null, uploads = 0;

@@ -1,5 +1,7 @@
 /* Pictures: where a model looks, and what it would answer if it looked there. */
 const regionData = readData("region-data");
+const BLANK = "data:image/svg+xml," + encodeURIComponent(  // in place of a picture that is not there
+  '<svg xmlns="http://www.w3.org/2000/svg" width="640" height="480"><rect width="100%" height="100%" fill="#777"/></svg>');
 if (hasRecords(regionData.models)) regionViewer(regionData.models, regionData.pictures);
 
 /* Regions as a grid: { rows, columns, order }, order[cell] = region. Null if they do not tile the picture. */
@@ -102,7 +104,9 @@ function regionViewer(models, pictures) {
     image.addEventListener("load", () => {
       if (image.naturalHeight) box.style.setProperty("--aspect", image.naturalWidth / image.naturalHeight);
     });
-    Object.assign(image, { src: pictures[record.image_id], alt: `picture ${record.image_id}` });
+    const address = pictures[record.image_id] ?? BLANK;
+    Object.assign(image, { src: address, alt: `picture ${record.image_id}` });
+    at("look-missing").textContent = address === BLANK ? `There is no file of picture ${record.image_id}. ${regionData.missing}`.trim() : "";
     box.replaceChildren(image);
     if (drawing() === "heat") box.append(heatMap());
     cells = [];
