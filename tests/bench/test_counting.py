@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from latentalign.bench.counting import count_operations
+from latentalign.bench.rows import parse_row
 from latentalign.bench.sentences import FixedLength
 from latentalign.core.kernels import fused_softmax
-from latentalign.training.objective import ObjectiveConfig
 from support.bench import TINY
 
 M, K, N, B = 3, 4, 5, 2
@@ -44,7 +44,7 @@ def test_every_kind_of_product_is_counted(work, operations):
 
 def step(objective, preset):
     """Count one forward and backward pass over a batch; the batch too."""
-    data, module = preset.problem(ObjectiveConfig(name=objective))
+    data, module = preset.problem(parse_row(objective))
     batch = data.load_batch(data.batch_keys(0)[0])
     with count_operations() as count:
         (-module(batch).surrogate).backward()

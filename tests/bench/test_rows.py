@@ -20,7 +20,13 @@ def test_every_objective_is_a_row_and_is_written_as_it_is_read(name):
 
 
 def test_a_label_is_what_was_typed():
-    for text in (*CERTIFIED, "gumbel:straight_through=true:n=2", "marginal:tolerance=0.01:tail=sample"):
+    for text in (
+        *CERTIFIED,
+        "gumbel:straight_through=true:n=2",
+        "marginal:tolerance=0.01:tail=sample",
+        "marginal:prior=jump",
+        "soft:prior=monotone:prior.null=true",
+    ):
         row = parse_row(text)
         assert label(row.name, row.options) == text
 
@@ -43,6 +49,8 @@ def test_certified_rows_are_for_trained_models():
         ("rws:n", "key=value"),
         ("soft,,rws", "unknown objective"),
         ("marginal:tolerance=-0.5", "negative"),
+        ("marginal:prior=jmp", "'jump'"),
+        ("rws:prior=jump", "not defined for a prior that is a chain"),
     ],
 )
 def test_bad_rows_are_named(text, message):

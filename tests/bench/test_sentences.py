@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from latentalign.bench.rows import parse_row
 from latentalign.bench.sentences import FixedLength, Lengths, evenly_spaced, zipf_corpus
 from latentalign.bench.workload import PRESETS
 from latentalign.tasks.nmt.tokenizer import EOS
-from latentalign.training.objective import ObjectiveConfig
 
 
 def test_lengths_have_the_moments_that_are_asked_for():
@@ -50,7 +50,7 @@ def test_spread_takes_middles_of_equal_parts():
 def test_the_preset_has_the_sizes_of_its_name():
     preset = PRESETS["multi30k"]
     assert preset.vocabulary == 7900
-    data, module = preset.problem(ObjectiveConfig(name="variational-sample"))
+    data, module = preset.problem(parse_row("variational-sample"))
     shapes = {name: tuple(p.shape) for name, p in module.model.named_parameters()}
     assert shapes["head.output.weight"] == (7900, 256)
     assert shapes["source_embedding.weight"] == shapes["target_embedding.weight"] == (7900, 256)

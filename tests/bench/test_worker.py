@@ -5,9 +5,9 @@ from importlib import import_module
 
 import pytest
 
+from latentalign.bench.rows import SOFT
 from latentalign.bench.subjects import Training
 from latentalign.bench.worker import WorkerGroup
-from latentalign.bench.workload import SOFT
 from support.bench import TINY
 
 

@@ -116,8 +116,8 @@ BUGS = [
     Bug(
         "expectation under the prior instead of q",
         "core/objectives/bounds.py",
-        "fit = self.expectation(latent, q)",
-        "fit = self.expectation(latent, latent.prior)",
+        "fit = self.expect(latent, q, draws)",
+        "fit = self.expect(latent, latent.prior, draws)",
         f"{EXACT}[True-1-batch1-variational-enum]",
     ),
     Bug(
@@ -171,9 +171,9 @@ BUGS = [
     ),
     Bug(
         "posterior without the prior",
-        "core/predictives.py",
-        "joint = everything.log_weight.masked_fill(~prior.mask, 0.0) + latent",
-        "joint = latent",
+        "core/distributions/base.py",
+        "Categorical.from_scores(log_prior + self.log_likelihoods(latent)",
+        "Categorical.from_scores(self.log_likelihoods(latent)",
         "core/test_exact.py::test_the_posterior_is_bayes_rule",
     ),
     Bug(

@@ -12,12 +12,11 @@ from typing import Any
 
 import torch
 
-from latentalign.bench.rows import label
+from latentalign.bench.rows import Row, label
 from latentalign.bench.sentences import FixedLength
 from latentalign.bench.subjects import Decoding, Gemm, Training
 from latentalign.bench.worker import Child, ChildFailed, Factory, Worker, WorkerGroup
 from latentalign.bench.workload import Workload
-from latentalign.training.objective import ObjectiveConfig
 
 GROWTH_ROWS = ("soft", "marginal", "variational-sample")
 PREDICT = ("soft", "kmax:5", "exact")
@@ -65,15 +64,15 @@ class Plan:
     """Workload, rows and effort of a measurement."""
 
     workload: Workload
-    rows: Sequence[ObjectiveConfig]
+    rows: Sequence[Row]
     effort: Effort = FULL
     predict: Sequence[str] = PREDICT
     threads: int = 2
 
     @property
-    def growth_rows(self) -> list[ObjectiveConfig]:
+    def growth_rows(self) -> list[Row]:
         """Rows that are also measured at growing sizes."""
-        return [row for row in self.rows if row.name in GROWTH_ROWS and not row.options]
+        return [row for row in self.rows if row.name in GROWTH_ROWS and not row.objective.options]
 
     @property
     def steps(self) -> int:
@@ -161,7 +160,7 @@ def measure_growth(
     found = []
     for axis, size, workload in sizes:
         jobs = {
-            f"{row.name} at {axis} = {size}": partial(
+            f"{label(row.name, row.options)} at {axis} = {size}": partial(
                 Training, workload, row, threads=plan.threads, batches=1
             )
             for row in plan.growth_rows
@@ -173,7 +172,7 @@ def measure_growth(
                 speed, memory = workers.ask(name, "turn", effort.turn), workers.ask(name, "peak")
                 workers.stop(name)
                 if memory is not None:
-                    point = {"axis": axis, "size": size, "objective": row.name}
+                    point = {"axis": axis, "size": size, "objective": label(row.name, row.options)}
                     measured = {"tokens_per_second": round(speed, 1), "peak_memory_mb": round(memory, 1)}
                     found.append({**point, **measured})
         failures |= workers.failures

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from latentalign.bench.counting import count_operations
+from latentalign.bench.rows import SOFT, Row
 from latentalign.bench.sentences import FixedLength, evenly_spaced
-from latentalign.bench.workload import SOFT, Preset, Workload
+from latentalign.bench.workload import Preset, Workload
 from latentalign.core.kernels.fused_softmax import aligned
 from latentalign.core.predictives import parse_predict
 from latentalign.tasks.nmt.decode import Translator
@@ -21,7 +22,6 @@ from latentalign.tasks.nmt.model import ModelConfig
 from latentalign.training.loop import Trainer
 from latentalign.training.loss import LossModule
 from latentalign.training.memory import begin_peak, peak_memory_mb
-from latentalign.training.objective import ObjectiveConfig
 from latentalign.training.recipe import TrainingConfig
 from latentalign.training.run import Run
 
@@ -89,11 +89,11 @@ def load_lazy_libraries() -> None:
 class Training:
     """Training with one objective: repeated updates on a few batches, evenly spaced over the lengths."""
 
-    def __init__(self, workload: Workload, objective: ObjectiveConfig, *, threads: int, batches: int) -> None:
+    def __init__(self, workload: Workload, row: Row, *, threads: int, batches: int) -> None:
         load_lazy_libraries()
         self.before = begin_peak()
         torch.manual_seed(0)
-        data, module = workload.problem(objective)
+        data, module = workload.problem(row)
         config = workload.training()
         torch.set_num_threads(threads)  # after the workload, which may set threads itself
         lengths = data.train.lengths("source")

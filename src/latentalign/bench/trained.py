@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from latentalign import config as recipes
-from latentalign.bench.workload import RATE, SOFT, Preset
+from latentalign.bench.rows import SOFT, Row
+from latentalign.bench.workload import RATE, Preset
 from latentalign.search import BeamSearch
 from latentalign.tasks.nmt.model import TranslationModel
 from latentalign.tasks.nmt.recipe import NMTConfig
@@ -17,7 +18,6 @@ from latentalign.tasks.nmt.training_data import TranslationData
 from latentalign.tasks.nmt.translate import TranslationSettings
 from latentalign.textfiles import read_lines
 from latentalign.training.loss import LossModule
-from latentalign.training.objective import ObjectiveConfig
 from latentalign.training.recipe import TrainingConfig
 from latentalign.training.run import Run
 
@@ -47,18 +47,20 @@ class TrainedRun:
     def training(self) -> TrainingConfig:
         return self.config().training
 
-    def build(self, objective: ObjectiveConfig) -> tuple[NMTConfig, Tokenizer, TranslationModel]:
-        """The trained model with the parts that an objective needs; those it lacks, such as q, are random."""
+    def build(self, row: Row) -> tuple[NMTConfig, Tokenizer, TranslationModel]:
+        """The trained model with the parts that a row needs; those it lacks, such as q, are random."""
         trained = TRANSLATION.load(self.folder)
-        config = self.config().model_copy(update={"objective": objective})
+        config = self.config().model_copy(update={"objective": row.objective})
+        if row.prior.kind != "independent":
+            config = config.model_copy(update={"prior": row.prior})
         model = TRANSLATION.build_model(config, trained.vocabulary)
         model.load_state_dict(trained.model.state_dict(), strict=False)
         return config, trained.vocabulary, model
 
-    def problem(self, objective: ObjectiveConfig) -> tuple[TranslationData, LossModule]:
-        config, tokenizer, model = self.build(objective)
+    def problem(self, row: Row) -> tuple[TranslationData, LossModule]:
+        config, tokenizer, model = self.build(row)
         corpora = build_caches(config, tokenizer, Run(self.folder).cache)
-        return TranslationData(config, tokenizer, corpora), LossModule(model, objective.build())
+        return TranslationData(config, tokenizer, corpora), LossModule(model, row.objective.build())
 
     def translation(self) -> tuple[TranslationModel, list[list[int]]]:
         """The trained model with a categorical prior, and the test sentences, or else the validation sentences."""

@@ -8,27 +8,26 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from latentalign.bench.rows import SOFT, Row
 from latentalign.bench.sentences import FixedLength, Lengths, zipf_corpus
 from latentalign.search import BeamSearch
 from latentalign.tasks.nmt.data import Batch, Batches, Corpus, collate
 from latentalign.tasks.nmt.inference_network import InferenceConfig
 from latentalign.tasks.nmt.model import ModelConfig, TranslationModel
 from latentalign.training.loss import LossModule
-from latentalign.training.objective import ObjectiveConfig
 from latentalign.training.recipe import TrainingConfig
 
 POOL = 100
 """Number of batches whose sentences are sorted by length together, as in training."""
 RATE = 1e-9
 """A learning rate so small that the model stays as it is, at the full cost of an update."""
-SOFT = ObjectiveConfig(name="soft")
 MULTI30K = Lengths()
 
 
 class Workload(Protocol):
     """A model with sentences to train on and to translate; picklable, and the same in every process."""
 
-    def problem(self, objective: ObjectiveConfig) -> tuple[Any, LossModule]:
+    def problem(self, row: Row) -> tuple[Any, LossModule]:
         """The data, and the model with its objective."""
 
     def training(self) -> TrainingConfig:
@@ -63,15 +62,21 @@ class Preset:
         """As many sentences as training sorts by length together."""
         return zipf_corpus(self.lengths, POOL * self.batch, self.vocabulary, seed=self.seed)
 
-    def build(self, objective: ObjectiveConfig) -> TranslationModel:
-        """A model with the parts that the objective needs."""
-        built = objective.build()
-        inference = self.inference if built.needs_inferred else None
-        sizes = {"source_size": self.vocabulary, "target_size": self.vocabulary}
-        return TranslationModel(self.model, distribution=built.distribution, inference=inference, **sizes)
+    def build(self, row: Row) -> TranslationModel:
+        """A model with the parts that the row needs."""
+        objective = row.objective.prototype
+        inference = self.inference if objective.needs_inferred else None
+        return TranslationModel(
+            self.model,
+            source_size=self.vocabulary,
+            target_size=self.vocabulary,
+            distribution=objective.distribution,
+            prior=row.prior,
+            inference=inference,
+        )
 
-    def problem(self, objective: ObjectiveConfig) -> tuple[RandomData, LossModule]:
-        module = LossModule(self.build(objective), objective.build())
+    def problem(self, row: Row) -> tuple[RandomData, LossModule]:
+        module = LossModule(self.build(row), row.objective.build())
         return RandomData(self.corpus(), self.batch), module
 
     def training(self) -> TrainingConfig:

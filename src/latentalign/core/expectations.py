@@ -32,6 +32,8 @@ class Expectation(nn.Module, ABC):
     """The distribution it is for, unless an objective names another."""
     takes_draws: ClassVar[bool] = False
     """Whether `forward` accepts the draws to use, member indices (*batch, n)."""
+    accepts_marginals: ClassVar[bool] = False
+    """Whether it may be given the marginals of queries that depend on each other, as in a chain."""
 
     if TYPE_CHECKING:
         __call__: Callable[..., Estimate]
@@ -45,6 +47,7 @@ class Enumerate(Expectation):
     """sum_i d_i log f_i, exactly."""
 
     abilities = ("enumerate",)
+    accepts_marginals = True
 
     def forward(self, latent: Latent, over: AlignmentDistribution) -> Estimate:
         value = latent.mean_log_likelihood(over.enumerate())
@@ -55,7 +58,7 @@ class ScoreFunction(Expectation):
     """n samples with grad E[r] = E[grad r + (r - B) grad log q(z)] (Williams 1992); unbiased for every baseline."""
 
     abilities = ("sample", "at")
-    takes_draws = True
+    takes_draws = accepts_marginals = True
 
     def __init__(self, n: int = 1, baseline: Baseline = soft_baseline) -> None:
         super().__init__()

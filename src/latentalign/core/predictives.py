@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from latentalign.core.alignments import Alignments, Mixed
-from latentalign.core.distributions import AlignmentDistribution, Categorical
+from latentalign.core.distributions import AlignmentDistribution
 from latentalign.core.kernels.beam import Beam, certified_log_probs
 from latentalign.core.kernels.certified import certified_marginal
 from latentalign.core.kernels.pairs import is_factored
@@ -34,6 +34,8 @@ class Predictive(ABC):
     """What it asks of the prior."""
     deterministic: ClassVar[bool] = True
     """Whether it draws no random numbers, so that batches may be computed in any order."""
+    selects_members: ClassVar[bool] = True
+    """Whether it averages over what single members predict, so that an output tells which member generated it."""
 
     @classmethod
     def parse(cls, argument: str) -> Predictive:
@@ -52,9 +54,10 @@ class Predictive(ABC):
         return 0
 
     def log_prob(self, latent: Latent) -> Float[Tensor, "*batch"]:
-        """log p(y | x, x~) of the observed output."""
-        self.check(latent.prior)
-        return latent.log_marginal(self.alignments(latent.prior))
+        """log p(y | x, x~) of the observed output; for a chain, given the outputs before it."""
+        predicted = latent.prior.predicted(latent)
+        self.check(predicted)
+        return latent.log_marginal(self.alignments(predicted))
 
     def log_probs(self, choice: LatentChoice, beam: Beam | None = None) -> Float[Tensor, "*batch V"]:
         """log p(y | x, x~) of every output; in a beam search, `beam` is what the search knows."""
@@ -80,6 +83,11 @@ class ExactPredictive(Predictive):
 
     def alignments(self, prior: AlignmentDistribution) -> Alignments:
         return prior.enumerate()
+
+    def log_prob(self, latent: Latent) -> Float[Tensor, "*batch"]:
+        if not latent.prior.dependent_queries:
+            self.check(latent.prior)
+        return latent.prior.log_evidence(latent)
 
 
 @PREDICTIVES.register("certified")
@@ -139,9 +147,13 @@ class SoftPredictive(Predictive):
     """The mean alone: soft attention."""
 
     usage = "soft"
+    selects_members = False
 
     def alignments(self, prior: AlignmentDistribution) -> Alignments:
         return Mixed.point(prior.mean, exists=prior.mask)
+
+    def log_prob(self, latent: Latent) -> Float[Tensor, "*batch"]:
+        return latent.soft()
 
     def log_probs(self, choice: LatentChoice, beam: Beam | None = None) -> Float[Tensor, "*batch V"]:
         return choice.soft()
@@ -202,10 +214,6 @@ def positive_number(text: str) -> float:
     raise ValueError(f"expected a positive number, got {text!r}")
 
 
-def exact_posterior(latent: Latent) -> Categorical:
+def exact_posterior(latent: Latent) -> AlignmentDistribution:
     """p(z | x, x~, y) by Bayes' rule over all members."""
-    prior = latent.prior
-    prior.require("enumerate", by="the exact posterior")
-    everything = prior.enumerate()
-    joint = everything.log_weight.masked_fill(~prior.mask, 0.0) + latent.log_likelihood(everything)
-    return Categorical.from_scores(joint, exists=prior.mask)
+    return latent.prior.exact_posterior(latent)

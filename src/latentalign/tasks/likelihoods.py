@@ -37,16 +37,17 @@ def log_probabilities(latent: Latent, predictive: Predictive) -> dict[str, Tenso
     }
     if latent.inferred is not None:
         found["entropy_inferred"] = mean_entropy(latent.inferred.mean)
-    if not latent.prior.supports("enumerate"):
+    if not latent.prior.per_query.supports("enumerate"):
         return found
-    everything = latent.prior.enumerate()
-    each = latent.log_likelihood(everything)
-    found["exact"] = everything.log_expect_exp(each)
-    top = latent.prior.top(min(KMAX, each.shape[-1]))
+    each = latent.prior.log_likelihoods(latent)
+    predicted = latent.prior.predicted(latent, each)
+    found["exact"] = predicted.enumerate().log_expect_exp(each)
+    top = predicted.top(min(KMAX, each.shape[-1]))
     found[f"kmax{KMAX}"] = top.log_expect_exp(each.gather(-1, top.index))
-    found["jensen_gap"] = found["exact"] - everything.expect(each)
+    found["jensen_gap"] = found["exact"] - latent.prior.per_query.enumerate().expect(each)
     if latent.inferred is not None:
-        found["elbo"] = latent.inferred.enumerate().expect(each) - latent.inferred.kl(latent.prior)
+        fit = latent.inferred.per_query.enumerate().expect(each)
+        found["elbo"] = fit - latent.inferred.kl(latent.prior)
         found["elbo_gap"] = found["exact"] - found["elbo"]
     return found
 

@@ -7,10 +7,11 @@ from latentalign.core.distributions.base import (
     require_count,
 )
 from latentalign.core.distributions.categorical import Categorical
-from latentalign.core.distributions.chain import Chain, Dense, Jump, Monotone
+from latentalign.core.distributions.chain import Chain
 from latentalign.core.distributions.dirichlet import Dirichlet
 from latentalign.core.distributions.foreign import as_distribution
 from latentalign.core.distributions.logistic_normal import LogisticNormal
+from latentalign.core.distributions.transitions import Dense, Jump, Monotone
 
 __all__ = [
     "DISTRIBUTIONS",

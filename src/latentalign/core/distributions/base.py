@@ -45,6 +45,8 @@ class AlignmentDistribution(ABC):
     """Whether `mean` is the softmax of the (first) scores, which a recurrent decoder computes anyway."""
     same_members: ClassVar[bool] = True
     """Whether a divergence is defined only between distributions over the same members."""
+    dependent_queries: ClassVar[bool] = False
+    """Whether the queries of an example depend on each other, as in a chain."""
 
     @classmethod
     @abstractmethod
@@ -90,10 +92,41 @@ class AlignmentDistribution(ABC):
             },
         )
 
+    # Where the queries of an example depend on each other, a distribution overrides the next six.
+
+    @property
+    def per_query(self) -> AlignmentDistribution:
+        """The distribution of each query's alignment by itself."""
+        return self
+
+    def predicted(self, latent: Latent, log_f: Tensor | None = None) -> AlignmentDistribution:
+        """The distribution of each query's alignment given the outputs of earlier queries.
+
+        `log_f` are the `log_likelihoods`, if they are known already.
+        """
+        return self
+
+    def log_likelihoods(self, latent: Latent) -> Float[Tensor, "*batch T"]:
+        """log p(y | x, x~, z = i) of every member."""
+        self.require("enumerate", by="the likelihood of every member")
+        return latent.log_likelihood(self.enumerate())
+
     def log_evidence(self, latent: Latent) -> Float[Tensor, "*batch"]:
         """log p(y | x, x~) of every query, with all alignments summed out."""
-        self.require("enumerate", by="marginal")
+        self.require("enumerate", by="a sum over all alignments")
         return latent.log_marginal(self.enumerate())
+
+    def exact_posterior(self, latent: Latent) -> AlignmentDistribution:
+        """p(z | x, x~, y) by Bayes' rule over all members."""
+        from latentalign.core.distributions.categorical import Categorical  # it needs this module
+
+        self.require("enumerate", by="the exact posterior")
+        log_prior = self.enumerate().log_weight.masked_fill(~self.mask, 0.0)
+        return Categorical.from_scores(log_prior + self.log_likelihoods(latent), exists=self.mask)
+
+    def kl_from(self, q: AlignmentDistribution) -> Float[Tensor, "*batch"]:
+        """KL[q || self] for a q whose queries are independent."""
+        raise self.lacks("kl_from")
 
     # Optional abilities: a subclass implements those that it has.
 
@@ -153,7 +186,8 @@ class AlignmentDistribution(ABC):
 
     def check_divergence(self, prior: AlignmentDistribution, by: str) -> None:
         """Raise unless KL[self || prior] is defined."""
-        if not isinstance(prior, type(self)):
+        independent = prior.dependent_queries and self.supports("enumerate")
+        if not (isinstance(prior, type(self)) or independent):
             raise TypeError(
                 f"{by} needs prior and q of one distribution, got {type(prior).__name__} and {type(self).__name__}"
             )

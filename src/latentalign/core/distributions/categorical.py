@@ -60,6 +60,12 @@ class Categorical(AlignmentDistribution):
         scores, mask = check_scores(scores, exists)
         return cls(masked_log_softmax(scores, mask), mask=mask, check=False)
 
+    @classmethod
+    def from_probs(cls, probs: Float[Tensor, "*batch T"], *, check: bool = True) -> Categorical:
+        """Probabilities that sum to one, or to zero for a query without members; a probability of 0 is no member."""
+        used = probs > 0
+        return cls(probs.masked_fill(~used, 1.0).log().masked_fill(~used, NEG_INF), mask=used, check=check)
+
     def where(self, exists: Bool[Tensor, "*batch"]) -> Categorical:
         """The same distribution with no member where a query does not exist."""
         keep = exists.unsqueeze(-1)
@@ -157,6 +163,8 @@ class Categorical(AlignmentDistribution):
 
         Small changes of the scores leave such a divergence infinite, so its gradient is zero.
         """
+        if other.dependent_queries:
+            return other.kl_from(self)
         # Cut out members of zero mass before the product: 0 * inf has a NaN gradient.
         probs = self.log_probs.exp()
         used = probs > 0

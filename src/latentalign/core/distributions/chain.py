@@ -9,7 +9,6 @@ of the T members stands for NULL.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -22,95 +21,27 @@ from torch import Tensor
 from latentalign.core.alignments import OneHot
 from latentalign.core.distributions.base import AlignmentDistribution, check_scores, refuse_positional
 from latentalign.core.distributions.categorical import Categorical
-from latentalign.core.kernels.chains import (
-    ChainFilter,
-    DenseKernel,
-    Kernel,
-    MonotoneKernel,
-    Scaled,
-    TableKernel,
-    backward_messages,
+from latentalign.core.distributions.chain_paths import (
+    best_path,
+    expected_log_prob,
+    sample_paths,
+    weighted_product,
 )
+from latentalign.core.distributions.transitions import Transition
+from latentalign.core.errors import MissingAbilityError
+from latentalign.core.kernels.chains import ChainFilter, Kernel, Scaled, backward_messages, safe_ratio
 from latentalign.core.numerics import NEG_INF, in_float64, masked_log_softmax
 
 if TYPE_CHECKING:
     from latentalign.core.latent import Latent
 
 
-class Transition(ABC):
-    """Which moves from member to member a chain prefers."""
-
-    @abstractmethod
-    def kernel(self, members: int, like: Tensor) -> Kernel:
-        """K for this many members, in the precision and on the device of `like`."""
-
-    def detach(self) -> Transition:
-        """The same transition without gradient."""
-        return self
-
-    def to(self, device: Any) -> Transition:
-        """The same transition on another device."""
-        return self
-
-
-@dataclass(frozen=True, eq=False)
-class Jump(Transition):
-    """K(i, i') = exp(table[i' - i]), jumps wider than the table clipped to its ends."""
-
-    table: Float[Tensor, "widths"]
-    """Log weights of the jumps -W..W: an odd number of them."""
-
-    def __post_init__(self) -> None:
-        if self.table.dim() != 1 or len(self.table) % 2 == 0:
-            raise ValueError(f"a table of jumps -W..W has an odd length, got shape {tuple(self.table.shape)}")
-
-    def kernel(self, members: int, like: Tensor) -> Kernel:
-        place = torch.arange(members, device=like.device)
-        widest = len(self.table) // 2
-        jump = (place - place.unsqueeze(1)).clamp(-widest, widest) + widest
-        table = self.table.to(like.dtype)
-        return TableKernel((table - table.detach().amax()).exp()[jump])
-
-    def detach(self) -> Jump:
-        return Jump(self.table.detach())
-
-    def to(self, device: Any) -> Jump:
-        return Jump(self.table.to(device))
-
-
-@dataclass(frozen=True)
-class Monotone(Transition):
-    """Never backwards, and at most `max_step` members forward where that is set."""
-
-    max_step: int | None = None
-
-    def kernel(self, members: int, like: Tensor) -> Kernel:
-        return MonotoneKernel(members, self.max_step, like)
-
-
-@dataclass(frozen=True, eq=False)
-class Dense(Transition):
-    """K_j(i, i') = exp(log_weights[b, j - 1, i, i']): a matrix of its own for every example and move."""
-
-    log_weights: Float[Tensor, "B moves T T"]
-
-    def kernel(self, members: int, like: Tensor) -> Kernel:
-        weights = self.log_weights.to(like.dtype)
-        peak = weights.detach().amax((-1, -2), keepdim=True)
-        return DenseKernel((weights - peak.masked_fill(peak == NEG_INF, 0.0)).exp())
-
-    def detach(self) -> Dense:
-        return Dense(self.log_weights.detach())
-
-    def to(self, device: Any) -> Dense:
-        return Dense(self.log_weights.to(device))
-
-
 @dataclass(frozen=True, eq=False)
 class Chain(AlignmentDistribution):
     """A distribution over the paths z_1..z_S of every example; *batch is (B, S).
 
-    Queries depend on each other, so a chain cannot be enumerated query by query: objectives that need that refuse it.
+    Queries depend on each other, so a chain cannot be enumerated query by query. `per_query` has the marginals, which
+    can.
     """
 
     scores: Float[Tensor, "B S N"]
@@ -123,6 +54,8 @@ class Chain(AlignmentDistribution):
     """log of the chance of NULL from every position before; -inf without NULL."""
     null: bool
     dtype: torch.dtype
+
+    dependent_queries = True
 
     @classmethod
     def from_scores(
@@ -143,6 +76,14 @@ class Chain(AlignmentDistribution):
             clean = in_float64(null_scores).masked_fill(~queries, 0.0)
             log_null = F.logsigmoid(clean).unsqueeze(-1).expand(wide.shape)
         return cls(wide, transition, members, queries, log_null, null_scores is not None, scores.dtype)
+
+    @classmethod
+    def lacks(cls, ability: str, by: str = "this call") -> MissingAbilityError:
+        return MissingAbilityError(
+            f"{by} needs `{ability}`, which {cls.__name__} does not implement, because its queries depend on each "
+            "other: every output changes the distribution of the next alignment; see docs/chains.md for what a chain "
+            "offers instead"
+        )
 
     def where(self, exists: Bool[Tensor, "B S"]) -> Chain:
         """The same chain without the queries that do not exist; it stays where it is for them."""
@@ -214,20 +155,53 @@ class Chain(AlignmentDistribution):
         """log p(y_j | y_<j, x): the exact log-likelihood of every query, summed over all paths."""
         return self.run_filter(log_f)[0].to(self.dtype)
 
-    def log_evidence(self, latent: Latent) -> Float[Tensor, "B S"]:
+    def log_likelihoods(self, latent: Latent) -> Float[Tensor, "B S T"]:
+        """log p(y_j | x, z_j = i) of every member."""
         index = torch.arange(self.mask.shape[-1], device=self.mask.device).expand(self.mask.shape)
         weight = torch.zeros(self.mask.shape, dtype=self.dtype, device=self.mask.device)
         weight = weight.masked_fill(~self.mask, NEG_INF)
-        return self.filter(latent.log_likelihood(OneHot(index, weight, weight)))
+        return latent.log_likelihood(OneHot(index, weight, weight))
+
+    def log_evidence(self, latent: Latent) -> Float[Tensor, "B S"]:
+        return self.filter(self.log_likelihoods(latent))
+
+    def exact_posterior(self, latent: Latent) -> Chain:
+        return self.posterior(self.log_likelihoods(latent))
+
+    @torch.no_grad()
+    def predicted(self, latent: Latent, log_f: Float[Tensor, "B S T"] | None = None) -> Categorical:
+        """p(z_j | x, y_<j): the filtered distribution of each step, moved once; no gradient."""
+        _, member, nothing = self.run_filter(self.log_likelihoods(latent) if log_f is None else log_f)
+        position, found = None, []
+        for j in range(self.scores.shape[1]):
+            found.append(self.move(position, j))
+            position = member[:, j] + nothing[:, j]
+        selected, unselected = (torch.stack(masses, 1) for masses in zip(*found, strict=True))
+        return Categorical.from_probs(self.joined(selected, unselected).to(self.dtype), check=False)
+
+    def move(self, position: Float[Tensor, "B N"] | None, step: int) -> tuple[Tensor, Tensor]:
+        """p(z_j = i | position before) of the members, and of NULL from every position; no gradient.
+
+        The position before is a distribution over the members; None at the start.
+        """
+        wanted = masked_log_softmax(self.scores[:, step].detach(), self.members[:, step]).exp()
+        null = self.log_null[:, step].detach().exp()
+        before = wanted if position is None else position
+        selected = (1 - null) * before
+        if position is not None:
+            move = max(step, 1)  # moves are numbered by the step at which they end
+            selected = wanted * self.kernel.push(safe_ratio(selected, self.kernel.pull(wanted, move)), move)
+        return selected, null * before
 
     @cached_property
     def marginals(self) -> Categorical:
         """p(z_j) of every query by itself."""
         _, member, nothing = self.run_filter(self.nothing_seen)
-        mass = self.joined(member, nothing)
-        used = mass > 0
-        log_mass = mass.masked_fill(~used, 1.0).log().masked_fill(~used, NEG_INF)
-        return Categorical(log_mass.to(self.dtype), mask=used & self.mask, check=False)
+        return Categorical.from_probs(self.joined(member, nothing).to(self.dtype), check=False)
+
+    @property
+    def per_query(self) -> Categorical:
+        return self.marginals
 
     @property
     def mean(self) -> Float[Tensor, "B S T"]:
@@ -300,64 +274,40 @@ class Chain(AlignmentDistribution):
         """KL[self || other] of paths, query by query: E[KL of the rows], by the chain rule."""
         return self.expected_log_ratio(other).to(self.dtype)
 
+    def kl_from(self, q: AlignmentDistribution) -> Float[Tensor, "B S"]:
+        """KL[q || self] of paths for a q whose queries are independent, query by query."""
+        if not self.transition.allows_all_moves:
+            raise ValueError(
+                f"the divergence of an independent q from a chain with {type(self.transition).__name__} moves is "
+                "infinite: q allows moves that the chain forbids; make q a chain (in a recipe, inference.chain = true)"
+            )
+        return (-q.entropy - expected_log_prob(self, in_float64(q.mean))).to(self.dtype)
+
+    @property
+    def pairwise(self) -> Float[Tensor, "B moves N N"]:
+        """p(position before step j is i, z_j = i') for the steps after the first; NULL has the rest."""
+        position = self.positions()
+        steps = [
+            (position[:, j] * self.log_real(j).exp()).unsqueeze(-1) * self.log_rows(j).exp()
+            for j in range(1, self.scores.shape[1])
+        ]
+        found = torch.stack(steps, 1) if steps else self.kernel.log_dense(*self.scores.shape[:2])[:, :0]
+        return found.masked_fill(~self.exists[:, 1:, None, None], 0.0)
+
+    def jump_counts(self, widest: int) -> Float[Tensor, "B widths"]:
+        """Expected number of jumps of every width -widest..widest, wider ones counted at the ends."""
+        place = torch.arange(self.scores.shape[-1], device=self.scores.device)
+        width = (place - place.unsqueeze(1)).clamp(-widest, widest) + widest
+        total = self.pairwise.sum(1).flatten(1)
+        counts = total.new_zeros(len(total), 2 * widest + 1)
+        return counts.index_add(1, width.flatten(), total)
+
     # Paths
 
-    @torch.no_grad()
     def sample_paths(self, n: int) -> Int[Tensor, "B S n"]:
         """n paths for every example, as members; NULL is the last one."""
-        found = []
-        position = torch.zeros(len(self.scores), n, dtype=torch.long, device=self.scores.device)
-        for j in range(self.scores.shape[1]):
-            rows = self.log_rows(j).exp()
-            rows = rows.masked_fill(~self.exists[:, j, None, None], 1.0)
-            chosen = rows.gather(1, position.unsqueeze(-1).expand(-1, -1, rows.shape[-1]))
-            chosen = chosen.masked_fill(chosen.sum(-1, keepdim=True) == 0, 1.0)
-            drawn = torch.multinomial(chosen.flatten(0, 1), 1).view(position.shape)
-            origin = drawn if j == 0 else position
-            nothing = torch.rand_like(chosen[..., 0]) < self.log_null[:, j].exp().gather(1, origin)
-            here = self.exists[:, j, None]
-            position = torch.where(here & (~nothing | (j == 0)), drawn, position)
-            found.append(torch.where(nothing & here, self.scores.shape[-1], drawn).masked_fill(~here, 0))
-        return torch.stack(found, 1)
+        return sample_paths(self, n)
 
-    @torch.no_grad()
     def best(self) -> tuple[Int[Tensor, "B S"], Float[Tensor, "B"]]:
         """The most probable path and its log-probability (Viterbi); NULL is the last member."""
-        batch, steps, width = self.scores.shape
-        came_from = torch.zeros(batch, steps, 2, width, dtype=torch.long, device=self.scores.device)
-        value = torch.zeros(batch, 2, width, dtype=self.scores.dtype, device=self.scores.device)
-        stay = torch.arange(width, device=self.scores.device).expand(batch, width)
-        copy = torch.zeros(batch, steps, 2, width, dtype=torch.long, device=self.scores.device)
-        for j in range(steps):
-            best, which = value.max(1)
-            if j == 0:
-                start = masked_log_softmax(self.scores[:, 0], self.members[:, 0])
-                new = torch.stack([start + self.log_real(0), start + self.log_null[:, 0]], 1)
-                origin = torch.stack([stay, stay], 1)
-            else:
-                moved, source = (best.unsqueeze(-1) + self.log_real(j).unsqueeze(-1) + self.log_rows(j)).max(
-                    1
-                )
-                new = torch.stack([moved, best + self.log_null[:, j]], 1)
-                origin = torch.stack([source, stay], 1)
-            here = self.exists[:, j, None, None]
-            value = torch.where(here, new, value if j else new)
-            came_from[:, j] = torch.where(here, origin, stay.unsqueeze(1))
-            picked = which.unsqueeze(1).expand(-1, 2, -1).gather(2, origin)
-            keep = torch.tensor([0, 1], device=value.device)[:, None].expand(2, width)
-            copy[:, j] = torch.where(here, picked, keep)
-        log_prob, last = value.flatten(1).max(1)
-        path = []
-        kind, place = last.div(width, rounding_mode="floor"), last % width
-        rows = torch.arange(batch, device=last.device)
-        for j in reversed(range(steps)):
-            path.append(torch.where(kind == 1, width, place))
-            kind, place = copy[rows, j, kind, place], came_from[rows, j, kind, place]
-        found = torch.stack(path[::-1], 1).masked_fill(~self.exists, 0)
-        return found, log_prob.masked_fill(~self.exists.any(1), 0.0)
-
-
-def weighted_product(weight: Tensor, value: Tensor) -> Tensor:
-    """weight * value, and 0 where the weight is 0."""
-    absent = weight == 0
-    return weight * value.masked_fill(absent, 0.0)
+        return best_path(self)

@@ -196,13 +196,42 @@ class LinearLogProb(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivatives()
         hidden, weight, bias, target = ctx.saved_tensors
-        outputs = Outputs(weight, bias, like=hidden, rows=min(ctx.rows, len(target)))
-        sums = Gradients(hidden, outputs)
-        for rows in chunks(len(target), ctx.rows):
-            e, total, _ = outputs.exponentials(hidden[rows], None)
-            sums.add(rows, e, total, target[rows], grad[rows].to(e.dtype))
-            del e  # free them before the next chunk
-        return *sums.all(), None, None
+        kept = rows_above_rounding(grad)
+        if kept is None:
+            return *log_prob_gradients(hidden, weight, bias, target, grad, ctx.rows), None, None
+        some = hidden[kept], weight, bias, target[kept], grad[kept]
+        d_hidden, d_weight, d_bias = log_prob_gradients(*some, ctx.rows)
+        return torch.zeros_like(hidden).index_copy_(0, kept, d_hidden), d_weight, d_bias, None, None
+
+
+def rows_above_rounding(grad: Float[Tensor, "N"]) -> Int[Tensor, "m"] | None:
+    """Rows that count for more than the rounding error of the largest one; None if (nearly) all do.
+
+    Where the rows are weighted by a posterior, most of them count for nothing and need not be computed again.
+    """
+    if torch.compiler.is_compiling() or len(grad) == 0:
+        return None
+    size = grad.detach().abs()
+    kept = (size > torch.finfo(grad.dtype).eps * size.amax()).nonzero().squeeze(-1)
+    return kept if len(kept) < 0.95 * len(grad) else None
+
+
+def log_prob_gradients(
+    hidden: Float[Tensor, "N H"],
+    weight: Float[Tensor, "V H"],
+    bias: Float[Tensor, "V"] | None,
+    target: Int[Tensor, "N"],
+    grad: Float[Tensor, "N"],
+    chunk: int,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Gradients of sum_n grad_n log softmax(h_n W' + b)[y_n] for hidden, weight and bias."""
+    outputs = Outputs(weight, bias, like=hidden, rows=min(chunk, len(target)))
+    sums = Gradients(hidden, outputs)
+    for rows in chunks(len(target), chunk):
+        e, total, _ = outputs.exponentials(hidden[rows], None)
+        sums.add(rows, e, total, target[rows], grad[rows].to(e.dtype))
+        del e  # free them before the next chunk
+    return sums.all()
 
 
 class FusedAverage(torch.autograd.Function):

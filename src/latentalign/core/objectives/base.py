@@ -24,6 +24,8 @@ class Objective(nn.Module, ABC):
     """The distribution that the model must build: a name in DISTRIBUTIONS."""
     needs_inferred: bool = False
     """Whether the model must have an inference network."""
+    accepts_chains: bool = False
+    """Whether the queries of the prior may depend on each other."""
     predict: str = "exact"
     """The predictive inference that matches the objective: the model's own perplexity is measured with it."""
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from latentalign.core.baselines import build_baseline
 from latentalign.core.distributions import DISTRIBUTIONS, AlignmentDistribution, require_count
+from latentalign.core.errors import MissingAbilityError
 from latentalign.core.expectations import (
     Enumerate,
     Expectation,
@@ -38,6 +39,7 @@ class Soft(Objective):
     """
 
     predict = "soft"
+    accepts_chains = True
 
     def __init__(self, distribution: str = "categorical") -> None:
         super().__init__()
@@ -72,6 +74,7 @@ class Marginal(Objective):
             raise ValueError(f"tail must be one of {', '.join(get_args(Tail))}, got {tail!r}")
         require_count("members", members)
         self.tolerance, self.tail, self.members, self.shortlist = tolerance, tail, members, shortlist
+        self.accepts_chains = tolerance == 0 and tail == "enumerate"
         self.distribution = distribution
 
     def forward(self, latent: Latent, draws: Int[Tensor, "*batch 1"] | None = None) -> Estimate:
@@ -100,6 +103,7 @@ class ExpectedLikelihood(Objective):
         self.expectation = expectation
         self.distribution = distribution or expectation.distribution
         self.abilities = frozenset(expectation.abilities)
+        self.accepts_chains = expectation.accepts_marginals
         kind = DISTRIBUTIONS[self.distribution]
         self.check(kind)
         self.predict = "exact" if kind.supports("enumerate") else "sample:100"
@@ -109,22 +113,33 @@ class ExpectedLikelihood(Objective):
         by = f"{type(self).__name__}({type(self.expectation).__name__})"
         kind.require(*self.expectation.abilities, by=by)
 
-    def expect_from(self, latent: Latent, over: AlignmentDistribution, draws: Tensor) -> Estimate:
-        """The expectation estimated from given draws."""
+    def expect(self, latent: Latent, over: AlignmentDistribution, draws: Tensor | None) -> Estimate:
+        """E[log f] under a distribution, from given draws if there are any.
+
+        The likelihood of an output depends on its own alignment alone. So the marginals of a chain are all that is
+        needed, and draws of single alignments have less variance than draws of paths.
+        """
+        if latent.prior.dependent_queries and not self.accepts_chains:
+            raise MissingAbilityError(
+                f"{type(self.expectation).__name__} is not defined for {type(latent.prior).__name__}, whose queries "
+                "depend on each other; use soft, marginal, hard-enum, hard-sample, variational-enum or "
+                "variational-sample"
+            )
+        single = over.per_query
+        if not self.abilities <= single.abilities:
+            self.check(single)
+        if draws is None:
+            return self.expectation(latent, single)
         if not self.expectation.takes_draws:
             raise TypeError(f"{type(self.expectation).__name__} samples no members, so it takes no draws")
-        return self.expectation(latent, over, draws)
+        return self.expectation(latent, single, draws)
 
 
 class Hard(ExpectedLikelihood):
     """E_p[log f(x, z)], the Jensen bound (hard attention; Xu et al. 2015)."""
 
     def forward(self, latent: Latent, draws: Int[Tensor, "*batch n"] | None = None) -> Estimate:
-        if not self.abilities <= latent.prior.abilities:
-            self.check(latent.prior)
-        if draws is not None:
-            return self.expect_from(latent, latent.prior, draws)
-        return self.expectation(latent, latent.prior)
+        return self.expect(latent, latent.prior, draws)
 
 
 class Variational(ExpectedLikelihood):
@@ -138,9 +153,7 @@ class Variational(ExpectedLikelihood):
 
     def forward(self, latent: Latent, draws: Int[Tensor, "*batch n"] | None = None) -> Estimate:
         q = latent.require_inferred("variational attention")
-        if not self.abilities <= q.abilities:
-            self.check(q)
-        fit = self.expectation(latent, q) if draws is None else self.expect_from(latent, q, draws)
+        fit = self.expect(latent, q, draws)
         kl = q.kl(latent.prior)
         terms = {**fit.terms, "log_likelihood": fit.value, "kl": kl}
         # An infinite divergence of weight zero must not count, and 0 * inf is NaN.

@@ -31,7 +31,7 @@ def alignment_matrix(latent: Latent, using: str) -> Tensor:
         if latent.inferred is None:
             raise InputError("this run has no inference network; align with --using prior or posterior")
         return latent.inferred.mean
-    if not latent.prior.supports("enumerate"):
+    if not latent.prior.per_query.supports("enumerate"):
         raise InputError("a relaxed model has no exact posterior; align with --using prior or inferred")
     return exact_posterior(latent).mean
 

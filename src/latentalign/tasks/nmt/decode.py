@@ -10,12 +10,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from latentalign.core.alignments import OneHot
 from latentalign.core.choice import LatentChoice
+from latentalign.core.distributions import AlignmentDistribution, Categorical
 from latentalign.core.heads import FactoredHead
 from latentalign.core.kernels.beam import Beam
 from latentalign.core.kernels.fused_softmax import aligned
+from latentalign.core.kernels.likelihood import target_log_prob
 from latentalign.core.kernels.mixture import single_log_prob
-from latentalign.core.numerics import at_least_float32
+from latentalign.core.numerics import NEG_INF, at_least_float32
 from latentalign.core.predictives import Predictive
 from latentalign.search import BeamSearch, Hypothesis, State
 from latentalign.tasks.nmt.data import Batch
@@ -70,7 +73,8 @@ class DecodeStep:
         self.memory = model.encode(source, mask)
         self.projected = model.decoder.score.project(self.memory)
         self.head = ProjectedHead(model.head).eval()
-        self.parts = model.head.memory_part(self.memory)
+        members = self.memory if model.chain is None else model.chain.append_null(self.memory)
+        self.parts = model.head.memory_part(members)
 
     def start(self) -> State:
         """The state of one hypothesis per sentence."""
@@ -84,18 +88,65 @@ class DecodeStep:
         memory, mask, projected = self.of_hypotheses(sentence)
         words = model.dropout(model.target_embedding(tokens))
         query, scores, after = model.decoder.step(words, state, memory, projected, mask=mask)
+        mean_context: Tensor | None
+        prior: AlignmentDistribution
+        if model.chain is None:
+            prior = model.prior(query, scores, memory, mask=mask)
+            mean_context = after["context"] if model.distribution.mean_is_softmax else None
+        else:
+            chain, mean_context = model.chain.step(scores, mask, query, memory), None
+            selected, unselected = chain.move(self.position(tokens, state), 0)
+            mass = chain.joined(selected.unsqueeze(1), unselected.unsqueeze(1)).squeeze(1)
+            prior = Categorical.from_probs(mass.to(scores.dtype), check=False)
+            after |= {"selected": selected, "unselected": unselected, "query": query}
         choice = NextWord(
-            model.prior(query, scores, memory, mask=mask),
+            prior,
             self.head,
             query,
             self.parts,
             source=sentence,
             max_logits=model.config.max_logits,
-            mean_context=after["context"] if model.distribution.mean_is_softmax else None,
+            mean_context=mean_context,
         )
         known = {name: state[name] for name in ("log_prob", "places", "last")}
         beam = Beam(sentence=sentence, end=EOS, never=(PAD, BOS, EOS), **known)
         return choice.predict(self.predict, beam), {**after, "sentence": sentence, **known}
+
+    def position(self, tokens: Int[Tensor, "n"], state: State) -> Float[Tensor, "n N"] | None:
+        """p(position of the chain | the outputs so far): Bayes' rule with the word that was chosen; None at the start.
+
+        Soft attention never looks at single members, so its chain moves as the prior does.
+        """
+        if "selected" not in state:
+            return None
+        selected, unselected = state["selected"], state["unselected"]
+        if not self.predict.selects_members:
+            return selected + unselected
+        log_f = self.likelihoods(tokens, state).double()
+        log_f = log_f - log_f.amax(-1, keepdim=True)
+        width = selected.shape[-1]
+        seen = selected * log_f[:, :width].exp()
+        if log_f.shape[-1] > width:
+            seen = seen + unselected * log_f[:, width:].exp()
+        return seen / seen.sum(-1, keepdim=True)
+
+    def likelihoods(self, tokens: Int[Tensor, "n"], state: State) -> Float[Tensor, "n T"]:
+        """log p(last word | x, z = i) of every member that the chain may have selected; -inf for the others."""
+        sentence, query = state["sentence"], state["query"]
+        possible = state["selected"] > 0
+        if self.parts.shape[1] > possible.shape[1]:
+            possible = torch.cat([possible, state["unselected"].sum(-1, keepdim=True) > 0], -1)
+        index = torch.arange(possible.shape[1], device=possible.device).expand(possible.shape)
+        weight = torch.zeros_like(index, dtype=query.dtype).masked_fill(~possible, NEG_INF)
+        found = target_log_prob(
+            self.head,
+            query,
+            self.parts[sentence],
+            tokens,
+            OneHot(index, weight, weight),
+            max_logits=self.model.config.max_logits,
+        )
+        return found.masked_fill(~possible, NEG_INF)
 
     def of_hypotheses(self, sentence: Int[Tensor, "n"]) -> tuple[Tensor, Tensor, Tensor]:
         """Memory, mask and projected memory of each hypothesis, copied only if the hypotheses have changed."""

@@ -90,8 +90,8 @@ def observed_batches(
 
 def kmax_curve(latent: Latent) -> Tensor:
     """log p under the k most probable members, k = 1..T, from one enumeration: (*batch, k); 0 without a query."""
-    everything = latent.prior.enumerate()
-    each = latent.log_likelihood(everything)
+    each = latent.prior.log_likelihoods(latent)
+    everything = latent.prior.predicted(latent, each).enumerate()
     log_prob, order = everything.log_prob.sort(dim=-1, descending=True)
     joint = log_prob + each.gather(-1, order)
     return (joint.logcumsumexp(-1) - log_prob.logcumsumexp(-1)).nan_to_num(0.0)

@@ -11,9 +11,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from latentalign.config import Section
+from latentalign.core.distributions import AlignmentDistribution, Chain
 from latentalign.core.scores import BilinearScore
 from latentalign.nn.recurrent import LSTMStack
 from latentalign.tasks.nmt.links import Links
+from latentalign.tasks.nmt.prior import PriorConfig
 
 
 class InferenceConfig(Section):
@@ -25,6 +27,8 @@ class InferenceConfig(Section):
     """Layers of both bidirectional LSTMs of the network. If unset, as many as `model.encoder_layers`."""
     size: int | None = Field(None, ge=1)
     """Units of both LSTMs in each direction. If unset, as many as `model.encoder_size`."""
+    chain: bool = False
+    """Let the alignments of q depend on each other in the same way as those of the prior. A monotone prior needs it."""
     smoothing: float = Field(0.1, ge=0, le=1)
     """Share of an external q that is spread evenly over all source positions."""
 
@@ -34,10 +38,19 @@ class InferenceConfig(Section):
 
 
 class InferenceNetwork(nn.Module):
-    """Two bidirectional LSTMs, over the source and over y_1..end, and bilinear scores: h_j' U x_i."""
+    """Two bidirectional LSTMs, over the source and over y_1..end, and bilinear scores: h_j' U x_i.
+
+    If the prior is a chain with NULL, NULL has a score of its own. With `config.chain`, q is such a chain as well.
+    """
 
     def __init__(
-        self, config: InferenceConfig, embedding: int, *, dropout: float, extra_scores: Sequence[str] = ()
+        self,
+        config: InferenceConfig,
+        embedding: int,
+        *,
+        dropout: float,
+        extra_scores: Sequence[str] = (),
+        prior: PriorConfig | None = None,
     ) -> None:
         super().__init__()
         assert config.layers is not None
@@ -49,6 +62,17 @@ class InferenceNetwork(nn.Module):
         self.extra_scores = tuple(extra_scores)
         for name in extra_scores:
             setattr(self, name, BilinearScore(2 * config.size, 2 * config.size))
+        prior = prior or PriorConfig()
+        self.chain = prior.build(2 * config.size, 2 * config.size, emits=False) if config.chain else None
+        if config.chain and self.chain is None:
+            raise ValueError(
+                'inference.chain needs a prior that is a chain: set prior.kind to "jump" or another'
+            )
+        if prior.kind == "monotone" and not config.chain:
+            raise ValueError(
+                "a monotone prior needs a q that never goes back either: set inference.chain = true"
+            )
+        self.null_score = nn.Linear(2 * config.size, 1) if prior.null and self.chain is None else None
 
     def forward(
         self,
@@ -57,10 +81,19 @@ class InferenceNetwork(nn.Module):
         target: Float[Tensor, "B S E"],
         *,
         target_mask: Bool[Tensor, "B S"],
-    ) -> list[Float[Tensor, "B S T"]]:
-        """Scores of every source position for every target position, and then the extra ones by name."""
-        x, h = self.source(source, source_mask).unsqueeze(1), self.target(target, target_mask)
-        return [getattr(self, name)(h, x) for name in ("score", *self.extra_scores)]
+        distribution: type[AlignmentDistribution],
+    ) -> AlignmentDistribution:
+        """q(z; x, x~, y) of all target positions."""
+        x, h = self.source(source, source_mask), self.target(target, target_mask)
+        mask = target_mask.unsqueeze(2) & source_mask.unsqueeze(1)
+        scores = [getattr(self, name)(h, x.unsqueeze(1)) for name in ("score", *self.extra_scores)]
+        if self.chain is not None:
+            chain: Chain = self.chain(scores[0], mask, h, x)
+            return chain
+        if self.null_score is not None:
+            scores[0] = torch.cat([scores[0], self.null_score(h)], -1)
+            mask = torch.cat([mask, target_mask.unsqueeze(2)], -1)
+        return distribution.from_scores(*scores, exists=mask)
 
 
 def external_scores(

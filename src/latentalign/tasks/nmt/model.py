@@ -22,6 +22,7 @@ from latentalign.nn.heads import MLPHead
 from latentalign.nn.recurrent import LSTMStack
 from latentalign.tasks.nmt.data import Batch
 from latentalign.tasks.nmt.inference_network import InferenceConfig, InferenceNetwork
+from latentalign.tasks.nmt.prior import PriorConfig
 from latentalign.tasks.nmt.tokenizer import BOS
 
 
@@ -70,6 +71,7 @@ class TranslationModel(nn.Module):
         source_size: int,
         target_size: int,
         distribution: str = "categorical",
+        prior: PriorConfig | None = None,
         inference: InferenceConfig | None = None,
     ) -> None:
         super().__init__()
@@ -99,12 +101,15 @@ class TranslationModel(nn.Module):
         self.head = MLPHead(
             config.decoder_size, memory_dim, target_size, hidden=config.head_size, dropout=config.dropout
         )
+        prior = prior or PriorConfig()
+        self.chain = prior.build(config.decoder_size, memory_dim)
         self.inference = (
             InferenceNetwork(
                 inference.like_encoder(config.encoder_layers, config.encoder_size),
                 config.embedding,
                 dropout=config.dropout,
                 extra_scores=self.distribution.extra_scores,
+                prior=prior,
             )
             if inference is not None and inference.kind == "network"
             else None
@@ -125,7 +130,7 @@ class TranslationModel(nn.Module):
         *,
         mask: Bool[Tensor, "*batch T"],
     ) -> AlignmentDistribution:
-        """p(z | x, x~) from the decoder's scores."""
+        """p(z | x, x~) of single queries from the decoder's scores."""
         more = [getattr(self, name)(query, memory) for name in self.distribution.extra_scores]
         return self.distribution.from_scores(scores, *more, exists=mask)
 
@@ -138,8 +143,14 @@ class TranslationModel(nn.Module):
         queries, scores = self.decoder(words, batch.target_mask, memory, mask=batch.source_mask)
         mask = batch.target_mask.unsqueeze(2) & batch.source_mask.unsqueeze(1)
         shared = memory.unsqueeze(1)
+        prior: AlignmentDistribution
+        if self.chain is None:
+            prior = self.prior(queries, scores, shared, mask=mask)
+        else:
+            prior = self.chain(scores, mask, queries, memory)
+            shared = self.chain.append_null(memory).unsqueeze(1)
         return LatentChoice(
-            self.prior(queries, scores, shared, mask=mask),
+            prior,
             self.head,
             queries,
             shared,
@@ -157,8 +168,10 @@ class TranslationModel(nn.Module):
             return None
         source = self.dropout(self.source_embedding(batch.source))
         words = self.dropout(self.target_embedding(target))
-        scores = self.inference(source, batch.source_mask, words, target_mask=batch.target_mask)
-        return self.distribution.from_scores(*scores, exists=mask)
+        q: AlignmentDistribution = self.inference(
+            source, batch.source_mask, words, target_mask=batch.target_mask, distribution=self.distribution
+        )
+        return q
 
     def latent(self, batch: Batch) -> EmissionLatent:
         """The latent choices with the batch's target observed."""

@@ -7,9 +7,11 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from latentalign.config import Section
+from latentalign.core.objectives import OBJECTIVES
 from latentalign.tasks.base import Trained, choose_split
 from latentalign.tasks.nmt.inference_network import InferenceConfig
 from latentalign.tasks.nmt.model import ModelConfig, TranslationModel
+from latentalign.tasks.nmt.prior import PriorConfig
 from latentalign.tasks.nmt.splits import DataConfig, SplitConfig
 from latentalign.tasks.nmt.tokenizer import Tokenizer, TokenizerConfig
 from latentalign.training.objective import ObjectiveConfig
@@ -39,6 +41,7 @@ class NMTConfig(TaskRecipe):
     data: DataConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelConfig = ModelConfig()
+    prior: PriorConfig = PriorConfig()
     inference: InferenceConfig = InferenceConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     training: TrainingConfig = TrainingConfig(batch_tokens=4096)
@@ -49,6 +52,28 @@ class NMTConfig(TaskRecipe):
         """Let the inference network follow the encoder, so that a complete recipe states its sizes."""
         sized = self.inference.like_encoder(self.model.encoder_layers, self.model.encoder_size)
         object.__setattr__(self, "inference", sized)  # the model is frozen, but not handed out yet
+        return self
+
+    @model_validator(mode="after")
+    def _check_chain(self) -> NMTConfig:
+        """Refuse a prior whose alignments depend on each other where the objective or q cannot use it."""
+        kind, objective = self.prior.kind, self.objective.prototype
+        if self.inference.chain and kind == "independent":
+            raise ValueError(
+                'inference.chain needs a prior that is a chain; set prior.kind = "jump" or another'
+            )
+        if kind == "independent":
+            return self
+        if not objective.accepts_chains:
+            able = [n for n, entry in OBJECTIVES.items() if entry().accepts_chains]
+            raise ValueError(
+                f'{self.objective.name} is not defined for prior.kind = "{kind}", where alignments depend on each '
+                f"other; use one of {', '.join(able)}"
+            )
+        if objective.needs_inferred and self.inference.kind == "external":
+            raise ValueError(f'prior.kind = "{kind}" has no external q; set inference.kind = "network"')
+        if objective.needs_inferred and kind == "monotone" and not self.inference.chain:
+            raise ValueError("a monotone prior needs a q that never goes back; set inference.chain = true")
         return self
 
 

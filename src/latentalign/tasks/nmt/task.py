@@ -57,6 +57,7 @@ class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
                 source_size=vocabulary.source_size,
                 target_size=vocabulary.target_size,
                 distribution=objective.distribution,
+                prior=config.prior,
                 inference=config.inference if objective.needs_inferred else None,
             )
         except ValueError as error:

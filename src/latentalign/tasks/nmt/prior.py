@@ -1,0 +1,64 @@
+"""The recipe's `[prior]`: whether the alignments of a sentence depend on each other, and how."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from latentalign.config import Section
+from latentalign.nn.chain_prior import ChainPrior
+
+OPTIONS = {
+    "independent": (),
+    "jump": ("null", "widest_jump", "by_query"),
+    "monotone": ("null", "max_step"),
+    "dense": ("null", "hidden"),
+}
+"""The options of every kind of prior."""
+
+
+class PriorConfig(Section):
+    """How the alignments of one sentence depend on each other."""
+
+    kind: Literal["independent", "jump", "monotone", "dense"] = "independent"
+    """`independent`: not at all, as in the paper. `jump`: the next position depends on the distance to the one
+    before. `monotone`: positions never go back. `dense`: learned for every pair of positions."""
+    null: bool = False
+    """Let an output word come from no source position at all. Needs a prior that is not independent."""
+    widest_jump: int = Field(10, ge=1)
+    """`jump`: distances beyond this count as this one."""
+    by_query: bool = False
+    """`jump`: let the decoder state change the preferred distances."""
+    max_step: int | None = Field(None, ge=1)
+    """`monotone`: advance at most this many source positions at a time. Without it there is no limit."""
+    hidden: int = Field(64, ge=1)
+    """`dense`: hidden units of the score of a move."""
+
+    @model_validator(mode="after")
+    def _check_options(self) -> PriorConfig:
+        """Refuse options that this kind of prior would ignore."""
+        defaults = {name: field.default for name, field in type(self).model_fields.items()}
+        for name in sorted(self.model_fields_set - {"kind"} - set(OPTIONS[self.kind])):
+            if getattr(self, name) != defaults[name]:
+                kinds = [kind for kind, options in OPTIONS.items() if name in options]
+                raise ValueError(
+                    f'prior.{name} has no effect if prior.kind is "{self.kind}"; it needs {kinds}'
+                )
+        return self
+
+    def build(self, query_dim: int, memory_dim: int, *, emits: bool = True) -> ChainPrior | None:
+        """The module of the prior; None if alignments are independent."""
+        if self.kind == "independent":
+            return None
+        return ChainPrior(
+            self.kind,
+            query_dim,
+            memory_dim,
+            null=self.null,
+            emits=emits,
+            widest_jump=self.widest_jump,
+            by_query=self.by_query,
+            max_step=self.max_step,
+            hidden=self.hidden,
+        )
