@@ -80,6 +80,8 @@ class Tally:
     tried: int = 0
     broken: list[str] = field(default_factory=list)
     skipped: str = ""
+    note: str = ""
+    """Further figures for people to read."""
 
     @property
     def kept(self) -> int:
@@ -99,7 +101,9 @@ class Tally:
     def line(self) -> str:
         if self.skipped:
             return f"{self.fault}: skipped ({self.skipped})"
-        return f"{self.fault}: {self.kept}/{self.tried} {self.kept_words}"
+        return f"{self.fault}: {self.kept}/{self.tried} {self.kept_words}" + (
+            f"; {self.note}" if self.note else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -247,7 +251,9 @@ def behave(action: Callable[[], None], errors: Path, stdin: bytes) -> None:
         ):
             os.dup2(os.open(path, mode, 0o600), target)
         given.unlink()
-        sys.stdin, sys.stdout, sys.stderr = (os.fdopen(i, m, closefd=False) for i, m in enumerate("rww"))
+        sys.stdin, sys.stdout, sys.stderr = (
+            os.fdopen(i, m, buffering=1, closefd=False) for i, m in enumerate("rww")
+        )
         action()
         code = 0
     except SystemExit as ended:

@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-from faults import damage, interruptions, refusals, storage
+from faults import damage, interruptions, load, refusals, serving, storage
 from faults.lab import Lab, OutOfTimeError, Tally
 
 PROMISES: dict[str, Callable[[Lab, float], Tally]] = {
@@ -30,6 +30,9 @@ PROMISES: dict[str, Callable[[Lab, float], Tally]] = {
     "config": damage.config,
     "metrics": damage.metrics,
     "cache": damage.cache,
+    "serve": serving.serve,
+    "schema": serving.schema,
+    "load": load.load,
 }
 LONGEST = ("kill", "processes", "diverged")
 """Promises that take longest and start first."""
@@ -94,7 +97,8 @@ def write_figures(page: Path, figures: dict[str, Tally]) -> None:
     """Replace the rows of the page's table that were measured."""
     text = page.read_text(encoding="utf-8")
     for name, tally in figures.items():
-        row = f"| `{name}` | {tally.skipped or f'{tally.kept} of {tally.tried}'} |"
+        kept = f"{tally.kept} of {tally.tried}" + (f"; {tally.note}" if tally.note else "")
+        row = f"| `{name}` | {tally.skipped or kept} |"
         text, found = re.subn(rf"^\| `{name}` \| [^|]* \|$", row, text, flags=re.MULTILINE)
         if not found:
             raise SystemExit(f"{page} has no row for {name}")

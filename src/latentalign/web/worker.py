@@ -25,7 +25,8 @@ Check = Callable[[], None]
 
 DEADLINE = 60.0
 """Seconds within which a request is computed, by default."""
-MOST_WAITING = 64
+MOST_WAITING = 32
+"""Most requests in the queue: more would hardly have a result before their deadline."""
 MOST_TOGETHER = 32
 """Most requests that are computed together."""
 GRACE = 2.0

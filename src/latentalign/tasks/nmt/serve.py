@@ -31,6 +31,11 @@ CELLS = 50_000
 
 SHORT = 400
 """Characters of a sentence that is translated together with those of other requests."""
+STEP_PRODUCTS = 10**10
+"""Multiplications of the output layer in one step of the search, so that steps are short and can be abandoned soon.
+
+A step of one long sentence may need more.
+"""
 ALIGNED_TOGETHER = 10
 """Sentence pairs that are aligned before the worker looks whether somebody still waits."""
 
@@ -74,10 +79,10 @@ def build_app(trained: TrainedTranslator, title: str) -> FastAPI:
     @app.post("/api/translate", response_model=TranslateResponse)
     async def translate(asked: TranslateRequest, request: HttpRequest) -> Response:
         """The best translations of every sentence, with log-probabilities; as many lists as sentences."""
-        settings = TranslationSettings(asked.predict, asked.beam, asked.length_penalty, asked.nbest)
+        how = parse_predict(asked.predict or trained.objective.predict)
+        settings = choose_settings(trained, asked, draws=how.draws)
         lines = [on_one_line(text) for text in asked.source]
         work = partial(translate_each, trained, settings)
-        how = parse_predict(asked.predict or trained.objective.predict)
         if len(lines) == 1 and len(lines[0]) <= SHORT and how.deterministic:
             translations = [await worker.run_together(request, lines[0], key=settings, work=work)]
         else:
@@ -91,6 +96,20 @@ def build_app(trained: TrainedTranslator, title: str) -> FastAPI:
         return await worker.run(request, lambda check: JSONResponse(align_pairs(trained, pairs, check)))
 
     return app
+
+
+def choose_settings(
+    trained: TrainedTranslator, asked: TranslateRequest, *, draws: int
+) -> TranslationSettings:
+    """How to translate for a request: as asked, in batches whose steps are short."""
+    beam = asked.beam or trained.config.search.beam
+    products = (
+        beam * trained.model.head.output.weight.numel() * max(1, draws // 20)
+    )  # a sentence has some 20 tokens
+    tokens = min(TranslationSettings.batch_tokens, max(1, STEP_PRODUCTS // products))
+    return TranslationSettings(
+        asked.predict, asked.beam, asked.length_penalty, asked.nbest, batch_tokens=tokens
+    )
 
 
 def translate_each(
