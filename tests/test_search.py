@@ -302,3 +302,16 @@ def test_the_best_of_long_rows_are_those_of_a_sort_of_equals_the_first(width, le
         expected = values.sort(dim=1, descending=True, stable=True)
         assert torch.equal(column, expected.indices[:, :k])
         assert torch.equal(value, expected.values[:, :k])
+
+
+def test_a_search_is_ended_by_its_check():
+    step, calls = HistoryStep([1, 2]), []
+
+    def check():
+        calls.append(len(step.rows))
+        if len(calls) == 3:
+            raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        BeamSearch(beam=2)(step, step.start(), source_lengths=lengths(9, 9), **SPECIAL, check=check)
+    assert calls == [0, 1, 2]  # before every step

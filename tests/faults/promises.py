@@ -34,7 +34,7 @@ PROMISES: dict[str, Callable[[Lab, float], Tally]] = {
     "schema": serving.schema,
     "load": load.load,
 }
-LONGEST = ("kill", "processes", "diverged")
+LONGEST = ("load", "kill", "processes", "diverged")
 """Promises that take longest and start first."""
 SHOWN = 5
 """Largest number of broken cases printed for one promise."""

@@ -9,14 +9,16 @@ import socket
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 
-from faults.lab import Lab, Tally, fraction
+from faults.lab import Lab, Tally, fraction, spread
 from faults.served import HOST, WORDS, Served, ask, exchange, get, post, seconds_of, served
 
 LONG = {"source": [" ".join(WORDS * 30)] * 100, "beam": 50}
 """Hours of work."""
 SHORT = post("/api/translate", {"source": [" ".join(WORDS)]})
+DEADLINE = 1.0
 SOON = 2.0
 """Seconds within which an abandoned computation ends."""
+HOSTS = ("127.0.0.1", "localhost", "127.8.9.1", "::1")
 HEADERS = (b"content-security-policy:", b"x-content-type-options: nosniff", b"x-frame-options: deny")
 
 
@@ -24,18 +26,18 @@ def serve(lab: Lab, scale: float) -> Tally:
     """Clients that leave, are slow, send too much or too little, use wrong names; and the end of the server."""
     tally = lab.tally("abuse of a server", "refused or survived")
     run = lab.finished("objective.name=variational-sample", "training.max_steps=40")
-    with served(lab, run, "--deadline", 3) as server:
+    with served(lab, run, "--deadline", DEADLINE) as server:
         kinds = (left_alone, past_deadline, full_queue, half_sent, too_large, malformed)
         for check in kinds:
             for _ in range(fraction(scale, 10)):
                 tally.check(f"{check.__name__}: {one}" for one in check(server))
         tally.check([] if ask(server.port, SHORT)[0] == 200 else ["no translation at the end"])
         tally.check(server.end().complaints(143))
-    for host in ("127.0.0.1", "localhost", "::1", "127.8.9.1"):
+    for host in spread(HOSTS, fraction(scale, len(HOSTS))):
         tally.check(names(lab, run, host))
-    for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 0)):
-        for _ in range(fraction(scale, 5)):
-            tally.check(ended_by(lab, run, number, code))
+    ends = 5 * [(signal.SIGTERM, 143), (signal.SIGINT, 0)]
+    for number, code in spread(ends, fraction(scale, len(ends))):
+        tally.check(ended_by(lab, run, number, code))
     return tally
 
 
@@ -51,7 +53,7 @@ def left_alone(server: Served) -> Iterable[str]:
 def past_deadline(server: Served) -> Iterable[str]:
     """A computation past its deadline is answered and ends."""
     seconds, status = asyncio.run(seconds_of(server.port, post("/api/translate", LONG)))
-    if status != 504 or not 2.5 < seconds < 5:
+    if status != 504 or not DEADLINE <= seconds < DEADLINE + SOON:
         yield f"{status} after {seconds:.1f} s"
     seconds, status = asyncio.run(seconds_of(server.port, SHORT))
     if status != 200 or seconds > SOON:
@@ -149,7 +151,7 @@ def schema(lab: Lab, scale: float) -> Tally:
     """Requests generated from the server's description: every answer is described there, and none is a 500."""
     tally = lab.tally("requests made from the description of the API", "answered as described")
     if find_spec("schemathesis") is None:
-        tally.skipped = "needs schemathesis: pip install schemathesis"
+        tally.skipped = "schemathesis is not installed"
         return tally
     run = lab.finished("objective.name=variational-sample", "training.max_steps=40")
     with served(lab, run) as server:

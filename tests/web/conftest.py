@@ -54,7 +54,7 @@ def slow():
 @pytest.fixture
 def app(slow):
     """POST /api/double answers at once, /api/slow when `slow.go` is set, /api/together with others."""
-    made = make_application(PAGE, {"title": "test"}, largest_bodies={"/api/large": 3_000_000})
+    made = make_application(PAGE, {"title": "test"})
     worker = made.state.worker
 
     @made.post("/api/double")
@@ -68,10 +68,6 @@ def app(slow):
     @made.post("/api/together")
     async def together(asked: Asked, request: HttpRequest) -> dict[str, int]:
         return await worker.run_together(request, asked.number, key=asked.share, work=slow)
-
-    @made.post("/api/large")
-    async def large(request: HttpRequest) -> dict[str, int]:
-        return {"bytes": len(await request.body())}
 
     @made.post("/api/bug")
     async def bug(request: HttpRequest) -> dict[str, int]:

@@ -89,12 +89,6 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_parsed(app, serving, c
         assert json.loads(content) == {"error": "the body is too large: at most 1,000,000 bytes are accepted"}
 
 
-def test_an_address_may_accept_more(app, serving, connect):
-    with serving(app) as client:
-        assert client.found("/api/large", "x" * 2_000_000) == {"bytes": 2_000_002}
-        assert client("/api/large", "x" * 3_000_000)[0] == 413
-
-
 def test_slow_bodies_and_headers_are_given_up(app, serving, connect, monkeypatch):
     monkeypatch.setattr(listening, "BODY_SECONDS", 0.2)
     monkeypatch.setattr(listening, "HEADER_SECONDS", 0.2)

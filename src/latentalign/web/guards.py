@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LARGEST_BODY = 1_000_000
-"""Bytes of a request's body, unless an address accepts more."""
+"""Bytes of a request's body."""
 DISCARD_SECONDS = 1.0
 """How long the rest of a body that is too large is read: many clients look at the answer only afterwards."""
 HEADERS = {
@@ -95,21 +95,19 @@ def with_token(app: ASGIApp, token: str) -> ASGIApp:
     return guarded
 
 
-def with_whole_body(app: ASGIApp, *, largest: Mapping[str, int], seconds: float) -> ASGIApp:
-    """An application that sees a request only when its body has arrived: in time and not too large.
-
-    `largest` lists addresses that accept more bytes than `LARGEST_BODY`.
-    """
+def with_whole_body(app: ASGIApp, *, seconds: float) -> ASGIApp:
+    """An application that sees a request only when its body has arrived: in time and not too large."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        limit = largest.get(scope["path"], LARGEST_BODY)
         try:
             async with asyncio.timeout(seconds):
-                body = await read_body(scope, receive, limit)
+                body = await read_body(scope, receive)
         except TimeoutError:
             return await refuse(send, 408, f"the body did not arrive within {seconds:g} seconds")
         except ValueError:
-            return await refuse(send, 413, f"the body is too large: at most {limit:,} bytes are accepted")
+            return await refuse(
+                send, 413, f"the body is too large: at most {LARGEST_BODY:,} bytes are accepted"
+            )
         if body is None:
             return None
         pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
@@ -122,10 +120,10 @@ def with_whole_body(app: ASGIApp, *, largest: Mapping[str, int], seconds: float)
     return guarded
 
 
-async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes | None:
+async def read_body(scope: Scope, receive: Receive) -> bytes | None:
     """The body of a request, or None if the client disconnects; a ValueError if it is too large."""
     headers = header_values(scope)
-    if int(headers.get("content-length", "0")) > limit:
+    if int(headers.get("content-length", "0")) > LARGEST_BODY:
         if "expect" not in headers:  # a client that asks first has sent nothing yet
             await discard_body(receive)
         raise ValueError
@@ -136,7 +134,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes | None:
             return None
         body += message.get("body", b"")
         more = message.get("more_body", False)
-        if len(body) > limit:
+        if len(body) > LARGEST_BODY:
             if more:
                 await discard_body(receive)
             raise ValueError

@@ -143,7 +143,7 @@ def make_server(app: FastAPI, settings: ServerSettings, *, local: bool) -> Serve
     """A server for an application; `local` if it listens on a loopback address."""
     worker: Worker = app.state.worker
     worker.deadline = settings.deadline
-    guarded = guards.with_whole_body(app, largest=app.state.largest_bodies, seconds=BODY_SECONDS)
+    guarded = guards.with_whole_body(app, seconds=BODY_SECONDS)
     if settings.token:
         guarded = guards.with_token(guarded, settings.token)
     if local:

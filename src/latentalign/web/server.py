@@ -6,7 +6,6 @@ coroutines that wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import FastAPI
@@ -67,16 +66,11 @@ def require_few_samples(text: str) -> str:
 Predict = Annotated[str, AfterValidator(require_few_samples)]
 
 
-def make_application(
-    page: str, about: dict[str, Any], *, largest_bodies: Mapping[str, int] | None = None
-) -> FastAPI:
-    """An application with a page and a description of the model. Every error becomes `{"error": message}`.
-
-    `largest_bodies` lists addresses that accept larger bodies than others, with their bytes.
-    """
+def make_application(page: str, about: dict[str, Any]) -> FastAPI:
+    """An application with a page and a description of the model. Every error becomes `{"error": message}`."""
     # FastAPI's own pages would need the network.
     app = FastAPI(title=about["title"], docs_url=None, redoc_url=None, responses=ERRORS)
-    app.state.worker, app.state.largest_bodies = Worker(), largest_bodies or {}
+    app.state.worker = Worker()
     policy = {"Content-Security-Policy": page_policy(page)}
 
     @app.get("/", include_in_schema=False)

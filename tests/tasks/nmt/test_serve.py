@@ -1,25 +1,28 @@
 """A served translation model: its addresses, its refusals, and its page in a browser."""
 
+import http.client
 import json
+import threading
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("fastapi")
-from fastapi.responses import HTMLResponse
-
 from latentalign.tasks.nmt.align import align_in_order, encode_pairs
 from latentalign.tasks.nmt.schema import AlignResponse, TranslateResponse
-from latentalign.tasks.nmt.serve import build_app, describe_translation
+from latentalign.tasks.nmt.serve import TranslateRequest, build_app, choose_settings, describe_translation
 from latentalign.tasks.nmt.task import TRANSLATION
 from latentalign.tasks.nmt.tokenizer import Tokenizer, TokenizerConfig
 from latentalign.tasks.nmt.translate import Translation, TranslationSettings, translate_lines
 from latentalign.training.run import Run
-from latentalign.web.guards import page_policy
+from latentalign.web import guards
 from support.nmt import tiny
+from support.probes import probed
 
 pytestmark = pytest.mark.slow
 
@@ -135,6 +138,118 @@ def test_every_kind_of_model_is_served_with_the_alignments_it_has(
             assert client.refused("/api/translate", {"source": ["a", many]}).startswith("source.1: ")
 
 
+def test_requests_translated_together_get_what_they_would_get_alone(trained, lines, serving):
+    app = build_app(trained, "title")
+    calls = []
+    run_together = app.state.worker.run_together
+
+    async def count(request, item, *, key, work):
+        def counted(items, check):
+            calls.append(len(items))
+            return work(items, check)
+
+        return await run_together(request, item, key=key, work=counted)
+
+    app.state.worker.run_together = count
+    bodies = [{"source": [line]} for line in [*lines, "", lines[0], *lines]]
+    with serving(app) as client:
+        alone = [client.found("/api/translate", body)["translations"][0][0] for body in bodies]
+        assert calls == [1] * len(bodies)
+        with ThreadPoolExecutor(len(bodies)) as pool:
+            asked = [{"source": lines * 3, "beam": 20}, *bodies]  # the others wait for this one
+            replies = list(pool.map(lambda body: client.found("/api/translate", body), asked))
+        together = [reply["translations"][0][0] for reply in replies[1:]]
+    assert sum(calls) == 2 * len(bodies) + 1
+    assert max(calls) > 1
+    for one, other in zip(alone, together, strict=True):
+        assert other["text"] == one["text"]
+        assert other["log_prob"] == pytest.approx(one["log_prob"], abs=1e-9)
+
+
+def test_a_translation_ends_when_its_client_is_gone(trained, lines, serving):
+    steps, started, ended = [], threading.Event(), threading.Event()
+    app = build_app(trained, "title")
+    run = app.state.worker.run
+
+    async def watched(request, work):
+        def compute(check):
+            def step():
+                steps.append(None)
+                started.set()
+                check()
+
+            try:
+                return work(step)
+            finally:
+                ended.set()
+
+        return await run(request, compute)
+
+    app.state.worker.run = watched
+    with serving(app) as client:
+        body = json.dumps({"source": [" ".join(lines * 9)] * 100, "beam": 50}).encode()
+        connection = http.client.HTTPConnection(client.address.removeprefix("http://"), timeout=60)
+        connection.request("POST", "/api/translate", body, {"Content-Type": "application/json"})
+        assert started.wait(30)
+        connection.close()
+        assert ended.wait(30)
+        assert client("/api/translate", {"source": lines})[0] == 200
+    assert len(steps) < 1000  # of tens of thousands
+
+
+def test_steps_of_the_search_are_kept_short(trained):
+    def tokens(**asked):
+        request = TranslateRequest(source=["a"], **asked)
+        return choose_settings(trained, request, draws=1000 if "predict" in asked else 0).batch_tokens
+
+    assert tokens() == TranslationSettings.batch_tokens  # a tiny model
+    weight = torch.empty(1000, 1000, device="meta")
+    trained.model.head.output.weight = torch.nn.Parameter(weight)
+    assert (tokens(beam=10), tokens(beam=50), tokens(beam=10, predict="sample:1000")) == (1000, 200, 20)
+
+
+TOKEN_PROBE = """
+<script>
+const pause = () => new Promise(go => setTimeout(go, 20));
+const wait = async ready => { for (let n = 0; n < 500 && !ready(); n++) await pause(); };
+const at_ = id => document.getElementById(id), seen = {};
+const free = () => !at_("try").hasAttribute("aria-busy");
+const give = async token => {
+  at_("token").value = token; at_("unlock").requestSubmit();
+  await pause(); await wait(free);
+};
+(async () => {
+  await wait(() => !at_("unlock").hidden && free());
+  seen.fault = at_("fault").textContent;
+  await give("wrong");
+  seen.again = !at_("unlock").hidden;
+  await give("geheim");
+  seen.hidden = at_("unlock").hidden;
+  at_("source").value = "ein Hund"; at_("ask").requestSubmit();
+  await wait(() => document.querySelectorAll("#outputs button").length && free());
+  seen.outputs = document.querySelectorAll("#outputs button").length;
+  seen.violations = violations;
+  const out = document.createElement("pre");
+  out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
+})();
+</script>
+"""
+
+
+def test_the_page_asks_for_the_token(trained, serving, browse, monkeypatch):
+    monkeypatch.setattr(guards, "OPEN", {"/", "/probe"})
+    app = build_app(trained, "title")
+    with serving(app, token="geheim") as client:
+        page = probed(client("/")[1].decode(), TOKEN_PROBE)
+        app.get("/probe")(lambda: page)
+        seen = browse(client.address + "/probe", 390)
+    assert seen["fault"].startswith("this server needs a token")
+    assert seen["again"]
+    assert seen["hidden"]
+    assert seen["outputs"] == 5
+    assert seen["violations"] == []
+
+
 PROBE = """
 <script>
 const pause = () => new Promise(go => setTimeout(go, 20));
@@ -166,6 +281,7 @@ const shares = () => [...document.querySelectorAll("#matrix td.p i")].map(share)
   at_("target").value = " "; at_("align").click();
   await wait(() => at_("fault").textContent);
   seen.fault = at_("fault").textContent;
+  seen.violations = violations;
   seen.wide = document.documentElement.scrollWidth <= window.innerWidth;
   const out = document.createElement("pre");
   out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
@@ -181,9 +297,8 @@ def test_the_page_translates_aligns_and_says_what_is_wrong(trained, lines, servi
     )  # it has learnt little: to say something
     app = build_app(replace(trained, config=trained.config.model_copy(update={"search": search})), "title")
     with serving(app) as client:
-        page = client("/")[1].decode() + PROBE.replace("SENTENCE", json.dumps(lines[0]))
-        policy = {"Content-Security-Policy": page_policy(page)}
-        app.get("/probe")(lambda: HTMLResponse(page, headers=policy))
+        page = probed(client("/")[1].decode(), PROBE.replace("SENTENCE", json.dumps(lines[0])))
+        app.get("/probe")(lambda: page)
         best = [
             t["text"]
             for t in client.found("/api/translate", {"source": lines[:1], "nbest": 5})["translations"][0]
@@ -201,4 +316,5 @@ def test_the_page_translates_aligns_and_says_what_is_wrong(trained, lines, servi
     assert seen["rows"] == ["the", "the"]
     assert seen["fewer"] == 2
     assert seen["fault"] == "pairs.0.target: there is no word in it"
+    assert seen["violations"] == []
     assert seen["wide"]

@@ -10,16 +10,14 @@ import pytest
 from PIL import Image
 
 pytest.importorskip("fastapi")
-from fastapi.responses import HTMLResponse
-
 from latentalign.errors import InputError
 from latentalign.tasks.vqa.answer import answer_questions
 from latentalign.tasks.vqa.ask import ask_pictures
 from latentalign.tasks.vqa.extractors import EXTRACTORS
 from latentalign.tasks.vqa.questions import read_questions
 from latentalign.tasks.vqa.serve import build_app
-from latentalign.web.guards import page_policy
 from support.extractors import tiny_extractor
+from support.probes import probed
 
 pytestmark = pytest.mark.slow
 
@@ -117,6 +115,7 @@ const at_ = id => document.getElementById(id), seen = {};
   seen.other = at_("look-answer").textContent;
   await wait(() => document.querySelector("#look img").complete);
   seen.picture = document.querySelector("#look img").naturalWidth;
+  seen.violations = violations;
   seen.wide = document.documentElement.scrollWidth <= window.innerWidth;
   const out = document.createElement("pre");
   out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
@@ -128,9 +127,8 @@ const at_ = id => document.getElementById(id), seen = {};
 @pytest.mark.parametrize("width", [1200, 390])
 def test_the_page_asks_and_shows_where_the_model_looks(app, serving, browse, width):
     with serving(app) as client:
-        page = client("/")[1].decode() + PROBE
-        policy = {"Content-Security-Policy": page_policy(page)}
-        app.get("/probe")(lambda: HTMLResponse(page, headers=policy))
+        page = probed(client("/")[1].decode(), PROBE)
+        app.get("/probe")(lambda: page)
         ids = client.found("/api/about")["image_ids"]
         asked = {"image_id": ids[1], "question": "what color is the wombat?"}
         best = [a["answer"] for a in client.found("/api/answer", asked)["answers"]]
@@ -144,6 +142,7 @@ def test_the_page_asks_and_shows_where_the_model_looks(app, serving, browse, wid
     assert seen["focused"] == best[1]
     assert seen["regions"] > 0
     assert seen["picture"] > 0
+    assert seen["violations"] == []
     assert seen["wide"]
 
 
@@ -258,6 +257,7 @@ function choose(file) {
   choose(new File(["text"], "notes.txt"));
   await wait(() => at_("fault").textContent);
   seen.refused = at_("fault").textContent;
+  seen.violations = violations;
   seen.wide = document.documentElement.scrollWidth <= window.innerWidth;
   const out = document.createElement("pre");
   out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
@@ -269,9 +269,8 @@ function choose(file) {
 @pytest.mark.parametrize("width", [1280, 400])
 def test_the_page_makes_a_large_picture_smaller_and_asks_about_it(uploading, serving, browse, width):
     with serving(uploading) as client:
-        page = client("/")[1].decode() + UPLOAD_PROBE
-        policy = {"Content-Security-Policy": page_policy(page)}
-        uploading.get("/probe")(lambda: HTMLResponse(page, headers=policy))
+        page = probed(client("/")[1].decode(), UPLOAD_PROBE)
+        uploading.get("/probe")(lambda: page)
         seen = browse(client.address + "/probe", width)
     assert seen["file"] > 4_000_000
     assert seen["fault"] == ""
@@ -280,4 +279,5 @@ def test_the_page_makes_a_large_picture_smaller_and_asks_about_it(uploading, ser
     assert seen["regions"] == 6
     assert seen["picture"] == 800
     assert seen["refused"] == "notes.txt: not a picture that this browser can read"
+    assert seen["violations"] == []
     assert seen["wide"]

@@ -6,7 +6,7 @@ import base64
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, HTTPException
 from fastapi import Request as HttpRequest
 from fastapi.responses import FileResponse
 from pydantic import Field, StringConstraints
@@ -135,11 +135,13 @@ def build_app(
     app = make_application(render(page), about)
     worker: Worker = app.state.worker
 
-    @app.get("/api/pictures/{image_id}")
-    async def picture(image_id: int) -> Response:
+    @app.get("/api/pictures/{image_id}", response_class=FileResponse)
+    async def picture(image_id: int) -> FileResponse:
         """A picture, if there is a file of it."""
         path = service.pictures.get(image_id)
-        return FileResponse(path) if path is not None and path.is_file() else Response(status_code=404)
+        if path is None or not path.is_file():
+            raise HTTPException(404, f"there is no file of picture {image_id}")
+        return FileResponse(path)
 
     @app.post("/api/answer")
     async def answer(asked: AnswerRequest, request: HttpRequest) -> dict[str, Any]:
