@@ -79,6 +79,7 @@ def test_a_deadline_ends_the_wait_and_the_computation(app, slow, serving):
 def test_waiting_requests_with_the_same_options_are_computed_together(
     app, slow, serving, connect, eventually
 ):
+    app.state.worker.most_waiting = 2 * MOST_TOGETHER
     with serving(app) as client:
         clients = [connect(client) for _ in range(MOST_TOGETHER + 6)]
         clients[0].post("/api/slow", {"number": 0})
