@@ -76,6 +76,37 @@ def test_the_command_without_its_packages_says_what_to_install(arguments):
     assert "Traceback" not in result.stderr
 
 
+FIXTURE = Path(__file__).resolve().parent / "fixtures" / "run-v1"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("extras", "command", "needed"),
+    [
+        ([], "evaluate RUN --split valid", "nmt"),
+        ([], "train vqa/scenes --out run", "vqa"),
+        (["nmt"], "report RUN --out page.html", "report"),
+        (["nmt", "report"], "serve RUN", "serve"),
+        (["nmt"], "train nmt/demo --out run --set training.tensorboard=true", "tensorboard"),
+    ],
+)
+def test_a_command_names_the_extra_that_it_lacks(extras, command, needed, tmp_path):
+    arguments = command.replace("RUN", str(FIXTURE)).split()
+    code = f"sys.argv = ['latentalign', *{arguments!r}]\nfrom latentalign.__main__ import main\nmain()\n"
+    result = run_with_extras(f"import os\nos.chdir({str(tmp_path)!r})\n{code}", "cli", *extras)
+    assert result.returncode == 2, result.stderr
+    assert f'run pip install "latentalign[{needed}]"' in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.slow
+def test_recipes_are_listed_without_the_packages_of_any_task():
+    code = "sys.argv = ['latentalign', 'recipe', 'list']\nfrom latentalign.__main__ import main\nmain()\n"
+    result = run_with_extras(code, "cli")
+    assert result.returncode == 0, result.stderr
+    assert "nmt/demo" in result.stdout
+
+
 def test_a_missing_package_is_bad_input(monkeypatch):
     require_package("pydantic", "a recipe")
     monkeypatch.setitem(sys.modules, "h5py", None)

@@ -18,15 +18,11 @@ app = typer.Typer(
 def list_recipes(as_json: JsonOption = False) -> None:
     """List the shipped recipes: name, task and purpose."""
     from latentalign.config import read_recipe, shipped_description, shipped_recipes
-    from latentalign.tasks.registry import task_of_recipe
 
+    tables = {name: read_recipe(name).merged_table for name in shipped_recipes()}
     rows = [
-        {
-            "name": name,
-            "task": task_of_recipe(read_recipe(name)).title,
-            "description": shipped_description(name),
-        }
-        for name in shipped_recipes()
+        {"name": name, "task": str(table["task"]), "description": shipped_description(name)}
+        for name, table in tables.items()
     ]
     if as_json:
         print(json.dumps({"recipes": rows}))
