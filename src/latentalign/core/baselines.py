@@ -75,7 +75,7 @@ class RunningMean(nn.Module):
 
     def fit(self, latent: Latent, reward: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
         """Zero; in training mode, update the mean with the rewards of the existing queries."""
-        if self.training:
+        if self.training and not reward.is_meta:
             self.update(reward[latent.prior.mask.any(-1)])
         return torch.zeros_like(reward)
 

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latentalign.core.alignments import Alignments, Mixed
+from latentalign.core.compiling import outside_of_graphs
 from latentalign.core.distributions import AlignmentDistribution, as_distribution
 from latentalign.core.heads import Emit
 from latentalign.core.kernels.beam import Beam
@@ -64,6 +65,7 @@ class LatentChoice:
             max_logits=self.max_logits,
         )
 
+    @outside_of_graphs
     def predict(self, how: str | Predictive = "exact", beam: Beam | None = None) -> Float[Tensor, "*batch V"]:
         """log p(y | x, x~) of every output: exact, certified:TOLERANCE, kmax:K, soft, sample:N, or one of your own."""
         return (parse_predict(how) if isinstance(how, str) else how).log_probs(self, beam)

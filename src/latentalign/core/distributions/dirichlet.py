@@ -110,7 +110,9 @@ class Dirichlet(AlignmentDistribution):
         alpha = self._safe.unsqueeze(-2).expand(*self.mask.shape[:-1], n, self.mask.shape[-1])
         small = (alpha < 1).to(alpha.dtype).detach()
         log_u = -torch.empty_like(alpha).exponential_()
-        gamma = Gamma(alpha + small, torch.ones_like(alpha), validate_args=False).rsample()
+        gamma = alpha + small
+        if not alpha.is_meta:  # PyTorch has no meta kernel for the gradient of a gamma variate
+            gamma = Gamma(gamma, torch.ones_like(alpha), validate_args=False).rsample()
         log_gamma = gamma.clamp_min(torch.finfo(alpha.dtype).tiny).log() + small * log_u / alpha
         z = masked_log_softmax(log_gamma, self.mask.unsqueeze(-2).expand_as(alpha)).exp()
         return Mixed.draws(z, exists=self.mask)

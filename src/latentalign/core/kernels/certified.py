@@ -64,6 +64,9 @@ def certified_marginal(
     if not tolerance >= 0:
         raise ValueError(f"tolerance must not be negative, got {tolerance}")
     latent.prior.require("enumerate", "log_prob_of", by="the certified marginal")
+    if latent.prior.mask.is_meta:  # no values to compare: as if every member had to be visited
+        value = latent.log_marginal(latent.prior.enumerate())
+        return Certified(value, value, torch.zeros_like(value), latent.prior.mask.sum(-1))
     screen = screen_of(latent, shortlist)
     with torch.no_grad():
         ranking = rank_members(latent.prior, screen)

@@ -53,7 +53,7 @@ class EmissionLatent(Latent):
         self.emit, self.memory, self.target = emit, memory, target
         self.query_exists, self.max_logits = query_exists, max_logits
         # Averages over more alignments are not fused: the head is not factored, or a query's logits do not fit.
-        self.factored = emit if is_factored(emit) else None
+        self.factored = emit if is_factored(emit) and not query.is_meta else None
         self.fused_width = max_logits // self.factored.output.out_features if self.factored else 0
 
     def log_likelihood(self, alignments: Alignments) -> Float[Tensor, "*batch K"]:

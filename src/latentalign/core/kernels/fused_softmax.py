@@ -328,6 +328,14 @@ def mean_average(log_weight: Tensor, log_p: Tensor, owner: Tensor, queries: int)
     return log_p.new_zeros(queries).index_add(0, owner, each), weight, each
 
 
+def meta_log_probs(
+    hidden: Float[Tensor, "N H"], weight: Float[Tensor, "V H"], bias: Float[Tensor, "V"] | None
+) -> Float[Tensor, "N V"]:
+    """log softmax(h W' + b) of meta tensors, which have no values to look at; memory does not matter there."""
+    logits = at_least_float32(hidden @ weight.to(hidden.dtype).t())
+    return (logits if bias is None else logits + bias).log_softmax(-1)
+
+
 def linear_log_prob(
     hidden: Float[Tensor, "N H"],
     weight: Float[Tensor, "V H"],
@@ -337,6 +345,8 @@ def linear_log_prob(
     max_logits: int,
 ) -> Float[Tensor, "N"]:
     """log softmax(h W' + b)[y] of every row, at most `max_logits` logits alive at once."""
+    if hidden.is_meta:
+        return meta_log_probs(hidden, weight, bias).gather(1, target.unsqueeze(1)).squeeze(1)
     # The inputs fix the precision, forward and backward.
     with torch.autocast(hidden.device.type, enabled=False):
         log_p: Tensor = LinearLogProb.apply(hidden, weight, bias, target, max_logits)  # type: ignore[no-untyped-call]

@@ -55,6 +55,10 @@ class Pairs:
                 f"query, alignments and target must agree on *batch, got query (*batch, Dq) "
                 f"{tuple(query.shape)}, alignments (*batch, K) {tuple(weights)}{and_target}"
             )
+        if query.is_meta:  # no values: as if every pair existed
+            row = torch.arange(batch.numel(), device=query.device)
+            owner = row.repeat_interleave(weights[-1], output_size=weights.numel())
+            return cls(torch.arange(weights.numel(), device=query.device), owner, row, owner)
         present = alignments.log_weight != NEG_INF
         if query_exists is not None:
             present = present & query_exists.unsqueeze(-1)
@@ -101,6 +105,8 @@ class HiddenParts:
         flat, place = alignments.flat_index(memory, source), None
         if flat is None:
             contexts = alignments.contexts(memory, source).flatten(0, -2).index_select(0, pairs.slot)
+        elif memory.is_meta:
+            contexts, place = memory.flatten(0, -2), flat.flatten()
         else:  # a row of memory that several pairs select is computed once
             selected = flat.flatten()[pairs.slot]
             used = torch.zeros(memory.shape[:-1].numel(), dtype=torch.bool, device=memory.device)

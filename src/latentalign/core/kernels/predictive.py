@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from latentalign.core.alignments import Alignments
 from latentalign.core.heads import Emit, FactoredHead
-from latentalign.core.kernels.fused_softmax import aligned, chunks
+from latentalign.core.kernels.fused_softmax import aligned, chunks, meta_log_probs
 from latentalign.core.kernels.likelihood import MAX_LOGITS, count_outputs
 from latentalign.core.kernels.mixture import add_mixture, single_log_prob
 from latentalign.core.kernels.pairs import HiddenParts, Pairs, context_rows, is_factored
@@ -44,6 +44,9 @@ def predictive_log_prob(
             emit, rows, alignments, pairs=pairs, outputs=outputs, max_logits=max_logits
         )
     hidden = HiddenParts.of(emit, query, memory, alignments, pairs=pairs, source=source).rows()
+    if hidden.is_meta:
+        log_p = meta_log_probs(hidden, emit.output.weight, emit.output.bias)
+        return log_p.view(*alignments.log_weight.shape, -1).logsumexp(-2)
     outputs = emit.output.out_features
     if not torch.is_grad_enabled() and len(pairs.slot):
         found = average_probabilities(emit, hidden, alignments, pairs=pairs, max_logits=max_logits)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
+from latentalign.core.compiling import outside_of_graphs
 from latentalign.core.latent import Estimate, Latent
 from latentalign.core.registry import Registry
 
@@ -29,6 +30,7 @@ class Objective(nn.Module, ABC):
     predict: str = "exact"
     """The predictive inference that matches the objective: the model's own perplexity is measured with it."""
 
+    @outside_of_graphs
     def __call__(self, latent: Latent, *args: Any, **options: Any) -> Estimate:
         """The estimate of `forward`, which then knows which queries exist."""
         estimate: Estimate = super().__call__(latent, *args, **options)
