@@ -107,15 +107,16 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON list")
     options = parser.parse_args()
     budget = {"steps": options.steps, "sizes": options.sizes}
-    found = [measure(name, options.backend, **budget) for name in options.objectives.split(",")]
+    names = options.objectives.split(",")
     if options.json:
-        print(json.dumps(found))
+        print(json.dumps([measure(name, options.backend, **budget) for name in names]))
         return
     print("| objective | first step, s | other sizes, s | graphs | eager, steps/s | compiled, steps/s |")
     print("|---|---:|---:|---:|---:|---:|")
-    for row in found:
+    for name in names:
+        row = measure(name, options.backend, **budget)
         cells = [str(row[key]) for key in row if key not in ("objective", "largest_difference")]
-        print(f"| `{row['objective']}` | {' | '.join(cells)} |")
+        print(f"| `{name}` | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

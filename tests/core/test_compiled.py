@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from latentalign import OBJECTIVES
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -40,7 +38,7 @@ def compiled_steps(backend, objectives, sizes):
 @pytest.mark.parametrize(
     ("backend", "objectives", "sizes"),
     [
-        ("eager", list(OBJECTIVES), 3),
+        ("eager", ["marginal", "variational-sample", "gumbel", "rws"], 2),
         ("inductor", ["variational-sample"], 1),
     ],
 )
