@@ -8,6 +8,7 @@ import pytest
 SRC = Path(__file__).resolve().parents[1] / "src" / "latentalign"
 
 BASE = {"errors", "extras", "storage", "config", "recipe_errors", "textfiles"}
+BASE |= {"progress", "interrupts", "memory"}
 LIBRARY = {"core", "nn", "search", "training", "data", "reproduction", "web"}
 SHARED = {"tasks/base", "tasks/diagnosis", "tasks/figure_notes", "tasks/likelihoods", "tasks/padding"}
 """Modules that all tasks may use; the registry is not among them."""
@@ -15,6 +16,9 @@ MAY_IMPORT = {
     "core": {"core"},
     "nn": {"core", "nn"},
     "storage": {"errors"},
+    "progress": set(),
+    "interrupts": {"errors"},
+    "memory": {"storage"},
     "textfiles": {"errors", "storage"},
     "search": {"core", "search", "errors"},
     "training": {"core", "nn", "training"} | BASE,

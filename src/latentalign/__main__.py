@@ -17,6 +17,9 @@ def main() -> None:
             raise
         print(f"latentalign: {explain_missing(package)}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:  # before a command has started
+        print("latentalign: ended by Ctrl-C", file=sys.stderr)
+        sys.exit(130)
 
 
 if __name__ == "__main__":

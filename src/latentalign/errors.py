@@ -1,5 +1,7 @@
 """Errors that a user can act on. The command line turns each into an exit code and one message."""
 
+import signal
+
 
 class LatentAlignError(Exception):
     """Base class of errors caused by the input or the environment, not by a bug."""
@@ -37,5 +39,23 @@ class LostProcessError(LatentAlignError):
     exit_code = 6
 
 
-class Interrupted(BaseException):
-    """SIGTERM arrived during training. The checkpoint is saved."""
+class OutOfMemoryError(LatentAlignError, MemoryError):
+    """The model or a batch does not fit into memory."""
+
+    exit_code = 7
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM ended the work. During training, the checkpoint of the current step is saved first."""
+
+    def __init__(self, number: int = signal.SIGTERM, saved: str | None = None) -> None:
+        super().__init__(number)
+        self.number = int(number)
+        """The signal."""
+        self.saved = saved
+        """What is finished or saved, and how to continue; None if nothing has to be said."""
+
+    @property
+    def exit_code(self) -> int:
+        """The code that shells report for a process that a signal ended."""
+        return 128 + self.number

@@ -130,6 +130,22 @@ def require_free(path: Path, *, overwrite: bool) -> None:
         raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
 
 
+def require_folder_place(path: Path) -> None:
+    """Raise unless a path is a folder or can become one."""
+    for place in (path, *path.parents):
+        if place.is_symlink() and not place.exists():
+            target = os.readlink(place)
+            raise InputError(
+                f"{place}: is a symbolic link to {target}, which does not exist; create {target} or remove the link"
+            )
+        if place.exists() and not place.is_dir():
+            raise InputError(f"{place}: is a file, expected a folder; choose another path")
+        if place.is_dir():
+            if not os.access(place, os.W_OK | os.X_OK):
+                raise StorageError(f"{place}: there is no permission to write here")
+            return
+
+
 def write_bytes(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Replace a file atomically: a reader, or a crash, sees all of the old content or all of the new.
 

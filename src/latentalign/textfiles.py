@@ -117,8 +117,19 @@ def read_parallel(source: Text, target: Text) -> Iterator[tuple[str, str]]:
     """Line pairs of two files; an InputError if one file ends before the other."""
     for source_line, target_line in zip_longest(read_lines(source), read_lines(target)):
         if source_line is None or target_line is None:
-            raise InputError(
-                f"{source} has {count_lines(source)} lines but {target} has {count_lines(target)}; "
-                f"line n of one must translate line n of the other"
-            )
+            raise InputError(explain_unequal(source, target))
         yield source_line, target_line
+
+
+def require_equal_lines(source: Text, target: Text) -> None:
+    """Raise unless two files have the same number of lines."""
+    if count_lines(source) != count_lines(target):
+        raise InputError(explain_unequal(source, target))
+
+
+def explain_unequal(source: Text, target: Text) -> str:
+    """The message about two files of which one ends before the other."""
+    return (
+        f"{source} has {count_lines(source)} lines but {target} has {count_lines(target)}; "
+        f"line n of one must translate line n of the other"
+    )

@@ -161,9 +161,10 @@ def writes(action: Callable[[], None]) -> int:
 
 
 def sigterm(lab: Lab, scale: float) -> Tally:
-    """SIGTERM at a random moment, every other time a second one: a checkpoint of the step it had got to."""
+    """SIGTERM or Ctrl-C at a random moment, every other time twice: a checkpoint of the step it had got to."""
     tally = lab.tally(
-        "SIGTERM, once or twice", "saved, ended with 143 within 10 s, and resumed to the same hash"
+        "SIGTERM or Ctrl-C, once or twice",
+        "saved, ended with 143 or 130 within 10 s, and resumed to the same hash",
     )
     options = (SAMPLED, "training.max_steps=32")
     whole = lab.finished(*options)
@@ -179,12 +180,13 @@ def sigterm(lab: Lab, scale: float) -> Tally:
             child.wait()
             shutil.rmtree(out)
             continue
-        child.kill(signal.SIGTERM)
+        number = signal.SIGTERM if tally.tried % 4 < 2 else signal.SIGINT
+        child.kill(number)
         asked = time.monotonic()
         if tally.tried % 2 == 0:
             time.sleep(chance.uniform(0, 0.05))
-            child.kill(signal.SIGTERM)  # it may be over: a signal to what is not waited for yet is lost
-        complaints = [*child.wait().complaints(143, "--resume")]
+            child.kill(number)  # it may be over: a signal to what is not waited for yet is lost
+        complaints = [*child.wait().complaints(128 + number, "--resume")]
         if time.monotonic() - asked > 10:
             complaints.append(f"{time.monotonic() - asked:.1f} s")
         last = Run(out).history()[-1]["step"]

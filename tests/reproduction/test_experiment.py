@@ -106,7 +106,16 @@ def test_finished_rows_are_kept_and_named_rows_are_added(tmp_path, commands):
     results, _ = reproduce(plan(tmp_path, rows=["rws"]))
     assert len(commands) == count + 2  # train and evaluate of the new row alone
     assert [r["row"] for r in results] == ["soft", "marginal", "rws"]
-    assert (tmp_path / "data" / "digits.txt").read_text() == "1 one\n"  # generated once
+
+
+def test_data_is_generated_once_and_only_when_it_is_used(tmp_path):
+    made = plan(tmp_path)
+    assert not (tmp_path / "data").exists(), "a plan may still be refused"
+    made.write_data()
+    assert (tmp_path / "data" / "digits.txt").read_text() == "1 one\n"
+    (tmp_path / "data" / "digits.txt").write_text("kept")
+    made.write_data()
+    assert (tmp_path / "data" / "digits.txt").read_text() == "kept"
 
 
 def test_declared_claims_examples_and_viewers_appear(tmp_path, commands):

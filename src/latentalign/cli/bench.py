@@ -11,6 +11,7 @@ import typer
 
 from latentalign.cli.common import JsonOption, warn
 from latentalign.errors import InputError
+from latentalign.progress import Bars
 
 if TYPE_CHECKING:
     from latentalign.bench.measure import Plan
@@ -64,17 +65,17 @@ def command(
 
 
 def measure_with_progress(plan: Plan) -> dict[str, Any]:
-    """The result; a bar on stderr is drawn between measurements and never during one."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
+    """The result; progress on stderr is shown between measurements and never during one."""
     from latentalign.bench.measure import measure
 
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), auto_refresh=False) as bars:
-        bar = bars.add_task("starting", total=plan.steps, completed=-1)
-        result = measure(plan, lambda what: bars.update(bar, advance=1, description=what, refresh=True))
-        bars.update(bar, completed=plan.steps, description="done")
+    with Bars(live=False) as bars:
+        bar = bars.add("starting", plan.steps, unit="measurements")
+        bar.done = -1
+
+        def report(what: str) -> None:
+            bar.update(done=bar.done + 1, name=what)
+
+        result = measure(plan, report)
     for message in result["failures"].values():
         warn(f"failed: {message}")
     if not result["rows"]:

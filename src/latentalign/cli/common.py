@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from latentalign.progress import inform as inform
+from latentalign.progress import warn as warn
+
 if TYPE_CHECKING:
     from latentalign.tasks.figure_notes import FigureNote
 
@@ -82,8 +85,3 @@ def write_lines(lines: Iterable[str], output: Path | None) -> None:
     for line in lines:
         print(line)
     sys.stdout.flush()
-
-
-def warn(message: str) -> None:
-    """Print a line on stderr."""
-    print(f"latentalign: {message}", file=sys.stderr)

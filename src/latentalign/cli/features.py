@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from latentalign.cli.common import JsonOption, show, warn
 from latentalign.errors import InputError
-
-if TYPE_CHECKING:
-    from latentalign.data.region_features import Regions
+from latentalign.progress import track
 
 NAME = "features"
 
@@ -74,23 +71,14 @@ def command(
     if max_regions is None:
         max_regions = MAX_REGIONS if extractor is None and name != "npy" else 0
     summary = write_features(
-        out, _counted(pictures, name), layout=name, max_regions=max_regions, dtype=dtype, overwrite=overwrite
+        out,
+        track(pictures, name, unit="pictures"),
+        layout=name,
+        max_regions=max_regions,
+        dtype=dtype,
+        overwrite=overwrite,
     )
     result = {"file": str(out), "layout": name, **asdict(summary)}
     if skip_bad:
         result["skipped"] = skipped if json_wanted else len(skipped)
     show(result, as_json=json_wanted, title="features")
-
-
-def _counted(pictures: Iterable[Regions], name: str) -> Iterator[Regions]:
-    """The same pictures, counted on stderr while they pass."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(name)
-        for number, picture in enumerate(pictures, start=1):
-            progress.update(task, description=f"{name}: {number:,} pictures")
-            yield picture

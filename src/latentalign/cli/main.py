@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import Annotated, NoReturn
 
 import typer
@@ -28,8 +29,10 @@ from latentalign.cli import (
     train,
     translate,
 )
+from latentalign.cli.guard import QuietOption, VerboseOption, choose_verbosity, guard, require_streams
 from latentalign.core.registry import PluginError
-from latentalign.errors import Interrupted, LatentAlignError
+from latentalign.errors import LatentAlignError, OutOfMemoryError
+from latentalign.memory import explain_memory
 
 COMMANDS = (
     reproduce, train, evaluate, translate, align, answer, ask, aer, accuracy, diagnose, report, serve, data, features,
@@ -46,7 +49,7 @@ app = typer.Typer(
     context_settings=HELP_NAMES,
 )
 for module in COMMANDS:
-    app.command(module.NAME, context_settings=HELP_NAMES)(module.command)
+    app.command(module.NAME, context_settings=HELP_NAMES)(guard(module.command))
 app.add_typer(recipe.app, name=recipe.NAME, context_settings=HELP_NAMES)
 
 
@@ -63,8 +66,11 @@ def latentalign_command(
         bool,
         typer.Option("--version", callback=print_version, is_eager=True, help="print the version and exit"),
     ] = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Attention as a latent variable: train, translate, align, answer."""
+    choose_verbosity(quiet, verbose)
     if os.environ.get("LATENTALIGN_PLUGINS"):
         from latentalign.tasks.registry import import_plugins
 
@@ -74,21 +80,26 @@ def latentalign_command(
 def main() -> None:
     """Run the command line; print one message and set the exit code for every expected error."""
     try:
+        require_streams()
         app(standalone_mode=True)
     except LatentAlignError as error:
         fail(str(error), error.exit_code)
     except PluginError as error:
         fail(str(error), 2)
-    except Interrupted:
-        fail("ended by SIGTERM; the checkpoint is saved, continue with --resume", 143)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
-    except OSError as error:
+    except (MemoryError, RuntimeError, OSError) as error:
+        message = explain_memory(error)
+        if message is not None:
+            fail(message, OutOfMemoryError.exit_code)
+        if not isinstance(error, OSError):
+            raise
         fail(f"{error.filename or 'I/O'}: {error.strerror or error}", 5)
 
 
 def fail(message: str, code: int) -> NoReturn:
     """Print one message, without a traceback, and exit."""
-    print(f"latentalign: {message}", file=sys.stderr)
+    with suppress(OSError):  # nobody may be listening
+        print(f"latentalign: {message}", file=sys.stderr)
     sys.exit(code)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import SetOption
+from latentalign.interrupts import say_how_to_continue
 
 NAME = "reproduce"
 
@@ -33,12 +34,13 @@ def command(
     from latentalign.reproduction.plan import make_plan
     from latentalign.reproduction.run import reproduce
     from latentalign.reproduction.terminal import show_results
+    from latentalign.storage import require_folder_place
     from latentalign.tasks.registry import task_named, task_of_data
 
-    experiment = (task_named(task) if task else task_of_data(data)).experiment()
+    chosen = task_named(task) if task else task_of_data(data)
     names = rows.split(",") if rows else None
     plan = make_plan(
-        experiment,
+        chosen.experiment(),
         data,
         names,
         out=out,
@@ -48,7 +50,12 @@ def command(
         budget=budget,
         ablations=ablations,
     )
-    results, failures = reproduce(plan)
+    require_folder_place(out)
+    chosen.check(plan.config)
+    with say_how_to_continue():
+        plan.write_data()
+        chosen.check_files(plan.config)
+        results, failures = reproduce(plan)
     show_results(plan, results)
     if failures:
         raise typer.Exit(failures[0].code)

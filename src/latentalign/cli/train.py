@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import JsonOption, RecipeArgument, SetOption, show
+from latentalign.interrupts import say_how_to_continue
 
 NAME = "train"
 
@@ -25,6 +26,7 @@ def command(
     from latentalign.config import read_recipe
     from latentalign.data.known import materialize
     from latentalign.tasks.registry import task_of_recipe
+    from latentalign.training.phases import sentence
     from latentalign.training.run import Run
 
     changes = [*([f"objective.name={objective}"] if objective else []), *(override or [])]
@@ -33,6 +35,12 @@ def command(
     config = source.build(
         task.recipe, changes, flags={"objective.name": "--objective"} if objective else None
     )
+    task.check(config)
+    Run(out).check_free(resume=resume, overwrite=overwrite)
     materialize(task.required_file(config))
-    result = task.train(config, Run(out), resume=resume, overwrite=overwrite)
-    show({"run": str(out), "objective": config.objective.name, **result}, as_json=as_json, title="trained")
+    with say_how_to_continue("--resume", without=["--overwrite"]):
+        result = task.train(config, Run(out), resume=resume, overwrite=overwrite)
+    shown = {"run": str(out), "objective": config.objective.name, **result}
+    if not as_json:
+        shown |= {"phases": None, **{phase["phase"]: sentence(phase) for phase in result["phases"]}}
+    show(shown, as_json=as_json, title="trained")

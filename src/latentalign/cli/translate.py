@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from latentalign.cli.common import (
     warn,
     write_lines,
 )
+from latentalign.progress import Bars
 
 NAME = "translate"
 
@@ -57,7 +59,9 @@ def command(
     options = {"predict": predict, "beam": beam, "length_penalty": length_penalty}
     job = task.translate(trained, lines, nbest=nbest, batch_tokens=batch_tokens, **options)
     found: list[list[Any]] = []
-    write_lines(_format_outputs(job.translate(), nbest, found), output)
+    with Bars(shown=output is not None or not sys.stdout.isatty()) as bars:
+        bar = bars.add("translating", len(lines), unit="lines")
+        write_lines(_format_outputs(job.translate(bar.advance), nbest, found), output)
     if alignments is not None:
         records = job.alignment_records(found)
         write_lines((json.dumps(record, ensure_ascii=False) for record in records), alignments)

@@ -183,6 +183,27 @@ def _check(data: bytes, file: File, where: str) -> bytes:
     return data
 
 
+def advise_on_corpus(path: Path) -> str:
+    """How to get a file of a known corpus that is missing, to be added to an error message; empty for other files."""
+    folder = path.absolute().parent
+    if path.name.startswith("features"):
+        return (
+            f"; compute it with `latentalign features PICTURES --extractor efficientnet-lite0 --out {path}`, "
+            "or convert features that you have"
+        )
+    if folder.parent != HOME.absolute() or folder.name not in names():
+        return ""
+    if can_be_made(folder.name):
+        return f"; run `latentalign data {folder.name}` first"
+    return f"; run `latentalign data {folder.name} --from DIR` with the folder of your copy first"
+
+
+def can_be_made(name: str) -> bool:
+    """Whether a corpus can be generated or downloaded."""
+    known = CORPORA.get(name)
+    return name in ("demo", "scenes") if known is None else all(file.address for file in known.files)
+
+
 def materialize(needed: Path) -> None:
     """Generate the data of an embedded language or world, if a recipe needs a file of it that is absent."""
     for name in ("demo", "scenes"):

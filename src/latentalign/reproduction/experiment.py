@@ -59,11 +59,10 @@ class GeneratedData:
     note: Callable[[], str] | None = None
     """What is known about the data set itself, for the terminal."""
 
-    def prepare(self, folder: Path) -> list[str]:
-        """Write the files unless they exist; the overrides that name them."""
+    def prepare(self, folder: Path) -> None:
+        """Write the files unless they exist."""
         if not (folder / self.last_file).is_file():
             self.write(folder)
-        return list(self.settings(folder))
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from typing import Any
 
 from latentalign import config as recipes
 from latentalign.errors import InputError
-from latentalign.reproduction.experiment import Experiment, Row
+from latentalign.reproduction.experiment import Experiment, GeneratedData, Row
 from latentalign.training.recipe import TaskRecipe
 
 SLOWEST = ("variational-enum", "sum-and-sample", "relaxed", "marginal", "hard-enum", "semi-amortized", "svi")
 """Objectives whose training runs take long, the longest first."""
 NEUTRAL = {"objective.name", "training.seed", "training.threads", "training.checkpoint_steps", "training.log_steps",
-           "training.device"}  # fmt: skip
+           "training.device", "training.logger", "training.tensorboard"}  # fmt: skip
 """Settings that belong to the row or change no figure."""
 
 
@@ -35,6 +35,8 @@ class Plan:
     jobs: int = 1
     """Rows trained at a time."""
     ablations: bool = False
+    generated: GeneratedData | None = None
+    """The generated data set that the rows are trained on."""
 
     def run_folder(self, row: str, seed: int) -> Path:
         return self.out / "runs" / f"{row}-{seed}"
@@ -56,6 +58,11 @@ class Plan:
 
     def log_file(self, name: str) -> Path:
         return self.out / "logs" / f"{name}.log"
+
+    def write_data(self) -> None:
+        """Write the generated data set, if the rows are trained on it and its files do not exist."""
+        if self.generated is not None:
+            self.generated.prepare(self.out / "data")
 
     @property
     def row_order(self) -> list[str]:
@@ -110,9 +117,11 @@ def make_plan(
     generated = experiment.data
     if data is None and generated is None:
         raise InputError(f"the task {experiment.task} generates no data; name a recipe with --data")
-    if generated is not None and data in (None, generated.name):
+    if generated is not None and data not in (None, generated.name):
+        generated = None
+    if generated is not None:
         recipe = generated.recipe
-        settings = [*generated.prepare(out / "data"), *settings]
+        settings = [*generated.settings(out / "data"), *settings]
     else:
         assert data is not None
         recipe = recipe_name(data, experiment.task)
@@ -128,6 +137,7 @@ def make_plan(
         overrides=tuple(settings),
         jobs=jobs,
         ablations=ablations,
+        generated=generated,
     )
 
 

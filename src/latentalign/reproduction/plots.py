@@ -11,6 +11,7 @@ import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from latentalign.web.pages import Section
@@ -18,6 +19,13 @@ from latentalign.web.pages import Section
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A5195", "#8C6D31")
 """Okabe and Ito's colours without black and yellow, which colour-blind readers can distinguish, and two more."""
 STYLES = ("-", "--", ":")
+WARM_START_STYLE: dict[str, Any] = {
+    "color": "#808080",
+    "linestyle": ":",
+    "linewidth": 1.0,
+    "marker": "x",
+    "markersize": 4,
+}
 MARKERS = "osD^v<>pP*Xh"
 INK = "#010203"
 """Stands for the page's text colour until the figure becomes SVG."""
@@ -119,17 +127,38 @@ def use_log_scale(axes: Axes, which: str = "xy") -> None:
 
 
 def training_curves(validations: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """Bound and perplexity on the validation set against the minutes of training."""
+    """Bound and perplexity on the validation set against the minutes of training; warm starts are dotted."""
     figure, (left, right) = new_figure(9.6, 4.2, panels=2)
     for number, (name, points) in enumerate(validations.items()):
-        minutes = [r["seconds"] / 60 for r in points]
-        left.plot(minutes, [r["bound"] for r in points], label=name, marker=".", **line_style(number))
-        right.plot(minutes, [r["ppl"] for r in points], label=name, marker=".", **line_style(number))
+        for axes, key in ((left, "bound"), (right, "ppl")):
+            plot_phases(axes, points, key, label=name, style=line_style(number))
     for axes, figure_name in ((left, "bound, as perplexity"), (right, "perplexity")):
         axes.set(xlabel="minutes of training", ylabel=f"validation {figure_name}")
         use_log_scale(axes, "y")
-    add_legend(figure, *left.get_legend_handles_labels(), columns=4)
+    handles, labels = left.get_legend_handles_labels()
+    if any(is_warm_start(point) for points in validations.values() for point in points):
+        handles, labels = [*handles, Line2D([], [], **WARM_START_STYLE)], [*labels, "warm start"]
+    add_legend(figure, handles, labels, columns=4)
     return figure
+
+
+def plot_phases(
+    axes: Axes, points: Sequence[Mapping[str, Any]], key: str, *, label: str, style: Mapping[str, Any]
+) -> None:
+    """Plot one figure of a run: its warm start as a thin dotted line, then the training itself."""
+    warm = [point for point in points if is_warm_start(point)]
+    main = [point for point in points if not is_warm_start(point)]
+    if warm:
+        minutes = [point["seconds"] / 60 for point in warm + main[:1]]
+        values = [point[key] for point in warm + main[:1]]
+        axes.plot(minutes, values, **{**WARM_START_STYLE, "color": style["color"]})
+    minutes = [point["seconds"] / 60 for point in main]
+    axes.plot(minutes, [point[key] for point in main], label=label, marker=".", **style)
+
+
+def is_warm_start(point: Mapping[str, Any]) -> bool:
+    """Whether a validation belongs to the warm start of a run."""
+    return point.get("phase") == "warm start"
 
 
 def gradient_costs(estimators: Sequence[Mapping[str, Any]]) -> Figure:

@@ -7,12 +7,16 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from threading import Event, Lock
+from typing import IO, Any
 
 POLL_SECONDS = 1.0
 PR_SET_PDEATHSIG = 1
+_RUNNING: set[subprocess.Popen[bytes]] = set()
+_STOPPING, _LOCK = Event(), Lock()
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
@@ -31,18 +35,14 @@ def run_command(arguments: Sequence[str], log: Path, report: Callable[[], None])
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "latentalign", *arguments]
-    with (
-        open(log, "ab") as messages,
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=messages, preexec_fn=end_with_parent
-        ) as process,
-    ):
-        while True:
-            try:
-                output, _ = process.communicate(timeout=POLL_SECONDS)
-                break
-            except subprocess.TimeoutExpired:
-                report()
+    with open(log, "ab") as messages, start_command(command, messages) as process:
+        try:
+            output = wait_for(process, report)
+        except BaseException:
+            process.terminate()
+            raise
+        finally:
+            _RUNNING.discard(process)
     status = process.returncode
     if status != 0:
         last_line = log.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-1]
@@ -50,6 +50,46 @@ def run_command(arguments: Sequence[str], log: Path, report: Callable[[], None])
         raise CommandFailed(f"`latentalign {arguments[0]}` ended with {code}: {last_line} ({log})", code)
     result: dict[str, Any] = json.loads(output)
     return result
+
+
+def start_command(command: Sequence[str], messages: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start a process that ends with this one, unless all are asked to end."""
+    with _LOCK:
+        if _STOPPING.is_set():
+            raise CommandFailed("not started, because the command was interrupted", 128 + signal.SIGTERM)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=messages, preexec_fn=end_with_parent
+        )
+        _RUNNING.add(process)
+    return process
+
+
+def wait_for(process: subprocess.Popen[bytes], report: Callable[[], None]) -> bytes:
+    """The output of a process, once it has ended."""
+    while True:
+        try:
+            return process.communicate(timeout=POLL_SECONDS)[0]
+        except subprocess.TimeoutExpired:
+            report()
+
+
+@contextmanager
+def end_commands_on_interrupt() -> Iterator[None]:
+    """If the block is interrupted, ask all commands to end, in whichever thread they run. Training saves first."""
+    _STOPPING.clear()
+    try:
+        yield
+    except KeyboardInterrupt:
+        with _LOCK:
+            _STOPPING.set()
+            for process in _RUNNING:
+                process.terminate()
+        raise
+
+
+def is_stopping() -> bool:
+    """Whether all commands are asked to end."""
+    return _STOPPING.is_set()
 
 
 def end_with_parent() -> None:

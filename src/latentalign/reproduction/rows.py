@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
 from latentalign.errors import InputError, LatentAlignError
+from latentalign.progress import Bar, Bars, warn
 from latentalign.reproduction.experiment import Row
 from latentalign.reproduction.plan import Plan, require_same_settings
-from latentalign.reproduction.processes import CommandFailed, run_command
+from latentalign.reproduction.processes import (
+    CommandFailed,
+    end_commands_on_interrupt,
+    is_stopping,
+    run_command,
+)
 from latentalign.reproduction.results import finite_or_none, read_results
 from latentalign.reproduction.warm_starts import WarmStarts
 from latentalign.storage import write_json
-from latentalign.training.run import Run
+from latentalign.training.run import Run, is_number
 
+PLAIN_SECONDS = 60.0
+"""Seconds between plain lines about a row that is being trained."""
 COSTS = ("seconds", "tokens_per_second", "peak_memory_mb", "epochs", "steps", "warm_start", "samples")
 """Keys of `train`'s output that are copied into the results."""
 
@@ -42,54 +49,63 @@ def train_rows(plan: Plan) -> tuple[list[dict[str, Any]], list[Failure]]:
     """Train and evaluate all rows that are not finished; the results of all finished rows, and the failures."""
     require_same_settings(plan)
     runs = plan.training_runs()
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[news]}"))
-    with (
-        Progress(*columns, TimeElapsedColumn(), console=console) as bars,
-        ThreadPoolExecutor(plan.jobs) as pool,
-    ):
-        total = bars.add_task("rows", total=len(runs), news=f"0 of {len(runs)}")
-        warm_starts = WarmStarts(plan)
+    with Bars() as bars, ThreadPoolExecutor(plan.jobs) as pool:
+        total, warm_starts = bars.add("rows", len(runs), interval=math.inf), WarmStarts(plan)
 
         def train(run: tuple[Row, int]) -> Failure | None:
             failure = train_row(plan, *run, warm_starts=warm_starts, bars=bars)
-            bars.advance(total)
-            bars.update(total, news=f"{round(bars.tasks[total].completed)} of {len(runs)}")
+            total.update(done=total.done + 1)
             return failure
 
-        failures = [failure for failure in pool.map(train, runs) if failure is not None]
+        with end_commands_on_interrupt(), cancel_on_interrupt(pool):
+            failures = [failure for failure in pool.map(train, runs) if failure is not None]
     results = read_results(plan.out, plan.row_order)
     if not results:
         error = InputError(f"no row could be trained: {'; '.join(map(str, failures))}")
         error.exit_code = failures[0].code
         raise error
     for failure in failures:
-        console.print(f"failed: {failure}", highlight=False, markup=False)
+        warn(f"failed: {failure}")
     return results, failures
 
 
-def train_row(plan: Plan, row: Row, seed: int, *, warm_starts: WarmStarts, bars: Progress) -> Failure | None:
+@contextmanager
+def cancel_on_interrupt(pool: ThreadPoolExecutor) -> Iterator[None]:
+    """Start no further work if the block is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+
+
+def count_finished(plan: Plan) -> str:
+    """How many rows are finished, in words."""
+    runs = plan.training_runs()
+    finished = sum(plan.result_file(row.name, seed).is_file() for row, seed in runs)
+    return f"{finished} of {len(runs)} rows are finished, and unfinished ones continue from their last checkpoint"
+
+
+def train_row(plan: Plan, row: Row, seed: int, *, warm_starts: WarmStarts, bars: Bars) -> Failure | None:
     """Train and evaluate a row unless it is finished; its failure if there was one."""
-    bar = bars.add_task(f"  {row.name}, seed {seed}", total=plan.epochs, news="")
+    bar = bars.add(f"{row.name}, seed {seed}", plan.epochs, unit="epochs", interval=PLAIN_SECONDS)
     path, settings = plan.result_file(row.name, seed), plan.settings_file(row.name, seed)
     if path.is_file():
-        bars.update(bar, completed=plan.epochs, news="finished before")
+        bar.finish("finished before")
         return None
     try:
         for file in (path, settings):
             file.parent.mkdir(parents=True, exist_ok=True)
         write_json(settings, plan.settings(row))
-        warm_starts.provide(row, seed, lambda run: show_progress(run, bars, bar, warm_start=True))
-        record = measure_row(
-            plan, row, seed, lambda: show_progress(plan.run_folder(row.name, seed), bars, bar)
-        )
+        warm_starts.provide(row, seed, lambda run: show_progress(run, bar, warm_start=True))
+        record = measure_row(plan, row, seed, lambda: show_progress(plan.run_folder(row.name, seed), bar))
         write_json(path, record)
     except (CommandFailed, OSError, ValueError, LatentAlignError) as error:
-        bars.update(bar, news="failed")
+        bar.finish("stopped" if is_stopping() else "failed")
         return Failure(row.name, seed, str(error), getattr(error, "exit_code", 1))
     figure = next((name for name in plan.experiment.figures if isinstance(record[name], float)), None)
     news = f"{figure} {record[figure]:.3f}, finished" if figure else "finished"
-    bars.update(bar, completed=plan.epochs, news=news)
+    bar.finish(news)
     return None
 
 
@@ -129,15 +145,22 @@ def train_arguments(plan: Plan, row: Row, seed: int) -> list[str]:
     ]
 
 
-def show_progress(run: Path, bars: Progress, bar: TaskID, *, warm_start: bool = False) -> None:
+def show_progress(run: Path, bar: Bar, *, warm_start: bool = False) -> None:
     """Show on a bar how far a training run is, from its metrics."""
     history = Run(run).history()
-    if not history:
-        return
-    validations = [record for record in history if record["kind"] == "validation"]
-    updates = [record for record in history if record["kind"] == "training"]
-    speed = updates[-1]["tokens_per_second"] if updates else 0.0
-    perplexity = f"ppl {validations[-1]['ppl']:.3f}, " if validations else ""
-    prefix = "warm start: " if warm_start else ""
-    news = f"{prefix}{perplexity}bound {history[-1]['bound']:.3f}, {speed:,.0f} tokens/s"
-    bars.update(bar, completed=0 if warm_start else len(validations), news=news)
+    if history:
+        prefix = ["warm start"] if warm_start else []
+        epochs = latest(history, "epochs") or 0.0
+        bar.update(done=0.0 if warm_start else epochs, text=", ".join([*prefix, *latest_figures(history)]))
+
+
+def latest_figures(history: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The latest figures of a training run, those that its metrics have."""
+    formats = {"ppl": "ppl {:.3f}", "bound": "bound {:.3f}", "tokens_per_second": "{:,.0f} tokens/s"}
+    found = {name: latest(history, name) for name in formats}
+    return [formats[name].format(value) for name, value in found.items() if value is not None]
+
+
+def latest(history: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    """The latest number under a key of the metrics; None if there is none."""
+    return next((float(r[name]) for r in reversed(history) if is_number(r.get(name))), None)

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
+from latentalign.errors import Interrupted
+from latentalign.interrupts import first_interruption
+from latentalign.progress import inform, warn
 from latentalign.reproduction.claims import judge_claims
 from latentalign.reproduction.pages import reproduction_page
 from latentalign.reproduction.plan import Plan
 from latentalign.reproduction.processes import CommandFailed, run_command
 from latentalign.reproduction.results import Result
-from latentalign.reproduction.rows import Failure, train_rows
+from latentalign.reproduction.rows import Failure, count_finished, train_rows
 from latentalign.reproduction.tables import claims_table, failures_table, markdown
 from latentalign.storage import write_json, write_text
 from latentalign.web.pages import Table, write_page
@@ -25,11 +26,14 @@ DRAWS = 20
 
 def reproduce(plan: Plan) -> tuple[list[dict[str, Any]], list[Failure]]:
     """Train all rows that are not finished and write everything; the results, and the rows that failed."""
-    results, failures = train_rows(plan)
-    if plan.ablations:
-        write_ablations(plan, results, failures)
-    else:
-        write_results(plan, results, failures)
+    try:
+        results, failures = train_rows(plan)
+        if plan.ablations:
+            write_ablations(plan, results, failures)
+        else:
+            write_results(plan, results, failures)
+    except KeyboardInterrupt as error:
+        raise Interrupted(first_interruption(error).number, count_finished(plan)) from None
     return results, failures
 
 
@@ -77,13 +81,12 @@ def diagnose_once(plan: Plan, results: Sequence[Result]) -> dict[str, Any] | Non
     if known.get("run") == str(run):
         return known
     options = [f"--out={folder}", f"--draws={DRAWS}", "--json", f"--device={plan.device}"]
-    console = Console(stderr=True)
-    with console.status(f"diagnosing {name}"):
-        try:
-            return run_command(["diagnose", str(run), *options], plan.log_file("diagnose"), lambda: None)
-        except CommandFailed as error:
-            console.print(f"no diagnosis: {error}", highlight=False, markup=False)
-            return None
+    inform(f"diagnosing {name}")
+    try:
+        return run_command(["diagnose", str(run), *options], plan.log_file("diagnose"), lambda: None)
+    except CommandFailed as error:
+        warn(f"no diagnosis: {error}")
+        return None
 
 
 def read_diagnosis(path: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from latentalign.config import Recipe
 from latentalign.core.objectives import Objective
+from latentalign.data.known import advise_on_corpus
 from latentalign.errors import CheckpointError, InputError
 from latentalign.tasks.figure_notes import FigureNote
 from latentalign.training.data import V
@@ -65,6 +66,14 @@ class Task(Trainable[C, V, M]):
     """What each figure of `evaluate` means, with its unit."""
     serve_options: ClassVar[frozenset[str]] = frozenset()
     """The options of `latentalign serve` that only some tasks have and this one accepts."""
+
+    optional_files: ClassVar[frozenset[str]] = frozenset()
+    """Keys of the recipe whose files training does not need."""
+
+    def check_files(self, config: C) -> None:
+        for key, path in named_files(config):
+            if key.rpartition(".")[2] not in self.optional_files and not path.exists():
+                raise InputError(f"{key}: {path}: no such file{advise_on_corpus(path)}")
 
     @abstractmethod
     def required_file(self, config: C) -> Path:

@@ -12,6 +12,7 @@ from torch import Tensor
 from latentalign.core.latent import Latent
 from latentalign.core.predictives import Predictive, parse_predict
 from latentalign.errors import InputError
+from latentalign.progress import Bars
 from latentalign.training.data import WeightedBatch, mean_entropy
 
 KMAX = 5
@@ -56,11 +57,18 @@ def sum_log_probabilities(
     parts: Iterable[tuple[WeightedBatch[Any], Latent]],
     predictive: Predictive,
     also: Callable[[Any, Latent], None] | None = None,
+    *,
+    total: int | None = None,
 ) -> dict[str, float]:
-    """Weighted sums of `log_probabilities` over a split; `also` sees each batch with its latent choices."""
+    """Weighted sums of `log_probabilities` over a split; `also` sees each batch with its latent choices.
+
+    Progress counts examples; `total` is their number, if it is known.
+    """
     sums: dict[str, float] = defaultdict(float)
-    with torch.no_grad():
+    with torch.no_grad(), Bars() as bars:
+        bar = bars.add("likelihoods", total, unit="examples")
         for part, latent in parts:
+            bar.advance(part.batch.examples)
             for name, values in log_probabilities(latent, predictive).items():
                 sums[name] += part.total(values)
             if also is not None:

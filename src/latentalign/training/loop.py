@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import torch
 
 from latentalign.errors import DivergedError, Interrupted
+from latentalign.interrupts import NAMES, handle_signals
+from latentalign.progress import detail
 from latentalign.training import checkpoint
 from latentalign.training.adam import FusedAdam
 from latentalign.training.data import TrainingData, Validation
 from latentalign.training.distributed import World
+from latentalign.training.loggers import RunLogger
 from latentalign.training.loss import Batch, LossModule, Sums
 from latentalign.training.memory import device_peak_mb, forget_peak
 from latentalign.training.metrics_log import MetricsLog
+from latentalign.training.phases import Phase
 from latentalign.training.position import Position
-from latentalign.training.progress import Progress
+from latentalign.training.progress import TrainingProgress
 from latentalign.training.recipe import TrainingConfig
 from latentalign.training.run import Run
 from latentalign.training.schedule import Schedule
@@ -42,16 +46,23 @@ class Trainer:
         config: TrainingConfig,
         metadata: dict[str, str],
         world: World | None = None,
+        phase: Phase | None = None,
+        loggers: Sequence[RunLogger] = (),
     ) -> None:
         self.data, self.module, self.run = data, module, run
         self.config, self.metadata = config, metadata
+        self.phase = phase or Phase()
         self.world = world or World()
         self.device = torch.device(config.device)
         self.position = Position()
         self.schedule = Schedule.from_config(config)
         self.updater = Updater(module, config, self.world)
-        self.metrics = MetricsLog(run, enabled=self.world.leader, tensorboard=config.tensorboard)
-        self.stop_requested = self.time_is_up = False
+        self.metrics = MetricsLog(run, self.phase, enabled=self.world.leader, loggers=loggers)
+        self.signal_received = self.stop_signal = 0
+        """The signal that asked this process to stop, and the one on which all processes have agreed."""
+        self.time_is_up = False
+        self.epoch_batches = (-1, 0)
+        """The current epoch and its number of batches."""
 
     @property
     def optimizer(self) -> FusedAdam:
@@ -61,6 +72,8 @@ class Trainer:
     def save(self) -> None:
         """Write a checkpoint."""
         save_trainer(self)
+        if self.world.leader:
+            detail(f"checkpoint of step {self.position.step} saved in {self.run.checkpoint}")
 
     def load(self) -> None:
         """Return to the last checkpoint."""
@@ -68,9 +81,9 @@ class Trainer:
         self.time_is_up = self.own_time_is_up
 
     def train(self) -> Schedule:
-        """Train until the epochs, the steps or the patience end. SIGTERM saves and raises Interrupted."""
+        """Train until the epochs, the steps or the patience end. Ctrl-C and SIGTERM save and raise Interrupted."""
         forget_peak(self.device)
-        with self.stop_on_sigterm(), Progress(self.run.folder.name, shown=self.world.leader) as progress:
+        with handle_signals(self.request_stop), self.make_progress() as progress:
             while not self.ended:
                 self.train_epoch(progress)
                 if self.config.validate_steps is None and not self.cut_short:
@@ -80,23 +93,23 @@ class Trainer:
                 # Cut short between validations: save first, so that the checkpoint equals that of a run that
                 # continues undisturbed. The validation is for the reader of this run.
                 self.save()
-                self.validate(None)
+                self.validate(progress)
         return self.schedule
 
-    @contextmanager
-    def stop_on_sigterm(self) -> Iterator[None]:
-        """Turn SIGTERM into a request to stop after the current step."""
+    def make_progress(self) -> TrainingProgress:
+        """The progress of this phase, shown by the leading process."""
+        folder = self.run.folder
+        name = folder.name if self.phase.later is None else f"{folder.parent.name}, {self.phase.name}"
+        return TrainingProgress(
+            name, self.config, self.position, later=self.phase.later, shown=self.world.leader
+        )
 
-        def request_stop(number: int, frame: FrameType | None) -> None:
-            self.stop_requested = True
-
-        before = signal.signal(signal.SIGTERM, request_stop)
-        try:
-            yield
-        finally:
-            # After SIGTERM the handler stays: a second one must not end the process before it has said why.
-            if not self.stop_requested:
-                signal.signal(signal.SIGTERM, before)
+    def request_stop(self, number: int) -> None:
+        """Ask for a stop after the current step; further signals change nothing."""
+        if not self.signal_received and self.world.leader and sys.stderr is not None:
+            # Not `print`: the signal may have interrupted one.
+            os.write(2, f"\nlatentalign: {NAMES[number]}: saving after the current step\n".encode())
+        self.signal_received = self.signal_received or number
 
     @property
     def cut_short(self) -> bool:
@@ -106,13 +119,35 @@ class Trainer:
     @property
     def ended(self) -> bool:
         """Whether no further update is due."""
+        return self.ended_by is not None
+
+    @property
+    def ended_by(self) -> str | None:
+        """The key of the recipe that has ended training; None if it goes on."""
         limit = self.config.max_steps
-        return (
-            self.position.epoch >= self.config.epochs
-            or (limit is not None and self.position.step >= limit)
-            or self.time_is_up
-            or self.schedule.ended
-        )
+        reasons = {
+            "epochs": self.position.epoch >= self.config.epochs,
+            "max_steps": limit is not None and self.position.step >= limit,
+            "max_minutes": self.time_is_up,
+            "patience": self.schedule.ended,
+        }
+        return next((name for name, holds in reasons.items() if holds), None)
+
+    @property
+    def epochs(self) -> float:
+        """Epochs that are done, the current one as a fraction."""
+        if not self.position.batch:
+            return float(self.position.epoch)
+        return self.position.epoch + self.position.batch / max(1, self.count_batches())
+
+    def count_batches(self) -> int:
+        """Batches of the current epoch."""
+        if self.epoch_batches[0] != self.position.epoch:
+            self.epoch_batches = (
+                self.position.epoch,
+                len(self.data.batch_keys(self.position.epoch)),
+            )
+        return self.epoch_batches[1]
 
     @property
     def own_time_is_up(self) -> bool:
@@ -120,10 +155,10 @@ class Trainer:
         limit = self.config.max_minutes
         return limit is not None and self.position.seconds >= 60 * limit
 
-    def train_epoch(self, progress: Progress) -> None:
+    def train_epoch(self, progress: TrainingProgress) -> None:
         """Train on the rest of the current epoch."""
         keys = self.data.batch_keys(self.position.epoch)
-        progress.epoch(self.position.epoch + 1, self.config.epochs, len(keys), self.position.batch)
+        self.epoch_batches = (self.position.epoch, len(keys))
         recent: list[tuple[Sums, float]] = []
         while self.position.batch < len(keys) and not self.ended:
             group = keys[self.position.batch : self.position.batch + self.config.accumulate]
@@ -135,15 +170,17 @@ class Trainer:
             self.position.queries += sums.queries
             self.position.seconds += elapsed
             recent.append((sums, elapsed))
-            progress.advance(len(group), sums.queries, elapsed, float(sums.value) / max(1, sums.queries))
-            if self.position.step % self.config.log_steps == 0:
-                self.metrics.training(self.position, recent, self.schedule.learning_rate)
+            progress.advance(sums.queries, elapsed, float(sums.value) / max(1, sums.queries))
+            due = self.position.step % self.config.log_steps == 0
+            progress.show(self.position, len(keys), log=due)
+            if due:
+                self.metrics.training(self.position, recent, self.schedule.learning_rate, epochs=self.epochs)
                 recent = []
             self.act_between_steps(progress)
         if self.position.batch >= len(keys):
             self.position.epoch, self.position.batch = self.position.epoch + 1, 0
 
-    def act_between_steps(self, progress: Progress) -> None:
+    def act_between_steps(self, progress: TrainingProgress) -> None:
         """Validate, save or stop if that is due after an update."""
         steps = self.config.validate_steps
         if steps is not None and self.position.step % steps == 0:
@@ -151,9 +188,11 @@ class Trainer:
             self.save()
         elif self.position.step % self.config.checkpoint_steps == 0:
             self.save()
-        if self.stop_requested:
+        if self.stop_signal:
             self.save()
-            raise Interrupted
+            raise Interrupted(
+                self.stop_signal, f"saved after step {self.position.step} of the {self.phase.name}"
+            )
 
     def update(self, group: Sequence[Any]) -> Sums:
         """Update the weights once with the gradient of a group of batches; the sums over all processes."""
@@ -172,18 +211,22 @@ class Trainer:
     def add_processes(self, sums: Sums) -> Sums:
         """Sums over all processes. A request to stop, or the end of the time, of one process holds for all."""
         if self.world.size == 1:
-            self.time_is_up = self.own_time_is_up
+            self.time_is_up, self.stop_signal = self.own_time_is_up, self.signal_received
             return sums
         names = sorted(sums.terms)
         here = [sums.surrogate, sums.value, *(sums.terms[n] for n in names)]
-        figures = [*map(float, here), sums.queries, sums.examples, self.stop_requested, self.own_time_is_up]
-        surrogate, value, *terms, queries, examples, stop, late = self.world.add(figures, self.device)
-        self.stop_requested, self.time_is_up = stop > 0, late > 0
+        asked = [self.signal_received == number for number in (signal.SIGTERM, signal.SIGINT)]
+        figures = [*map(float, here), sums.queries, sums.examples, *asked, self.own_time_is_up]
+        surrogate, value, *terms, queries, examples, term, interrupt, late = self.world.add(
+            figures, self.device
+        )
+        self.stop_signal = signal.SIGTERM if term else signal.SIGINT if interrupt else 0
+        self.time_is_up = late > 0
         wide = partial(torch.tensor, dtype=torch.float64)
         shared = {n: wide(x) for n, x in zip(names, terms, strict=True)}
         return Sums(wide(surrogate), wide(value), shared, int(queries), int(examples))
 
-    def validate(self, progress: Progress | None) -> None:
+    def validate(self, progress: TrainingProgress) -> None:
         """Measure the model, move the schedule and keep the best model."""
         self.position.peak_memory_mb = max(self.position.peak_memory_mb, device_peak_mb(self.device))
         self.module.eval()
@@ -198,13 +241,11 @@ class Trainer:
                 f"validation after step {self.position.step} is not finite: {found.figures}; {ADVICE}"
             )
         better = self.schedule.take(found.bound, found.score)
-        self.metrics.validation(self.position, found, self.schedule.learning_rate, best=better)
+        rate = self.schedule.learning_rate
+        self.metrics.validation(self.position, found, rate, epochs=self.epochs, best=better)
         if better and self.world.leader:
             self.run.save_model(dict(self.module.model.state_dict()), self.metadata)
-        if progress:
-            progress.show_validation(
-                self.position.epoch, found.figures, better, rate=self.schedule.learning_rate
-            )
+        progress.show_validation(self.epochs, self.position.step, found.figures, better=better, rate=rate)
 
     @torch.no_grad()
     def measure(self) -> Validation:

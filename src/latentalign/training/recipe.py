@@ -20,9 +20,11 @@ class TrainingConfig(Section):
     epochs: int = Field(30, ge=1)
     """Passes over the training data after which training ends."""
     max_steps: int | None = Field(None, ge=1)
-    """Updates after which training ends, if the epochs have not ended before."""
+    """Updates after which training ends, if the epochs have not ended before. A warm start has the same limit of its
+    own."""
     max_minutes: float | None = Field(None, gt=0)
-    """Minutes of updates after which training ends. The last step then depends on the machine."""
+    """Minutes of updates after which training ends. The warm start counts and may use half of them. All parts of a
+    resumed run count. Reading data, validating and saving do not count. The last step depends on the machine."""
     batch_tokens: int | None = Field(None, ge=1)
     """Source and target tokens of a batch, padding included."""
     batch_sentences: int | None = Field(None, ge=1)
@@ -48,7 +50,7 @@ class TrainingConfig(Section):
     checkpoint_steps: int = Field(1000, ge=1)
     """Updates between checkpoints."""
     log_steps: int = Field(50, ge=1)
-    """Updates between lines of `metrics.jsonl`."""
+    """Updates between lines of `metrics.jsonl`, and between lines of progress where there is no terminal."""
     warm_start: str | None = None
     """Run directory whose model to start from."""
     warm_start_epochs: int = Field(0, ge=0)
@@ -69,6 +71,9 @@ class TrainingConfig(Section):
     minute to build."""
     tensorboard: bool = False
     """Also write metrics for TensorBoard (needs the extra `tensorboard`)."""
+    logger: str | None = None
+    """Your own logger as `package.module:function`. It is called with the recipe and the run directory, and returns an
+    object with `log(record)` and `end(summary)`."""
 
 
 class TaskRecipe(Section):

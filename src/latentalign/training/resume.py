@@ -10,6 +10,7 @@ from latentalign.training.recipe import TaskRecipe, TrainingConfig
 
 CHANGEABLE = (
     "epochs", "max_steps", "max_minutes", "patience", "threads", "checkpoint_steps", "log_steps", "compile",
+    "tensorboard", "logger",
 )  # fmt: skip
 """Keys of `[training]` that may change: they decide how long a run takes, not what it computes."""
 

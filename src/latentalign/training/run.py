@@ -9,7 +9,7 @@ import platform
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from importlib.util import find_spec
 from io import BytesIO
@@ -22,6 +22,7 @@ from torch import Tensor
 from latentalign import storage
 from latentalign.config import Recipe
 from latentalign.errors import CheckpointError, InputError, StorageError
+from latentalign.memory import explain_memory
 from latentalign.textfiles import decode_lines
 from latentalign.training import checkpoint
 
@@ -50,24 +51,30 @@ class Run:
     @property
     def warm_start_seconds(self) -> float:
         """How long the warm start took; 0 without one."""
-        history = Run(self.warm_start).history()
-        return float(history[-1].get("seconds", 0.0)) if history else 0.0
+        times = [r["seconds"] for r in Run(self.warm_start).history() if is_number(r.get("seconds"))]
+        return float(times[-1]) if times else 0.0
 
     def validations(self) -> list[dict[str, Any]]:
-        """All validations, with `seconds` counted from the start of the warm start."""
-        before = self.warm_start_seconds
-        return [{**r, "seconds": r["seconds"] + before} for r in self.history() if r["kind"] == "validation"]
+        """All complete validations, those of the warm start first; `seconds` count from its start."""
+        before, warm = self.warm_start_seconds, Run(self.warm_start)
+        own = [{**r, "seconds": r["seconds"] + before} for r in complete_validations(self.history())]
+        return [*({**r, "phase": "warm start"} for r in complete_validations(warm.history())), *own]
 
-    def open(self, *, resume: bool, overwrite: bool) -> None:
-        """Make the directory. Never overwrites a run unless asked to."""
+    def check_free(self, *, resume: bool, overwrite: bool) -> None:
+        """Raise if the directory cannot be made or is in use. Nothing changes."""
         if resume and overwrite:
             raise InputError("--resume and --overwrite exclude each other")
+        storage.require_folder_place(self.folder)
         if self.folder.is_dir() and any(self.folder.iterdir()) and not (resume or overwrite):
             raise InputError(
                 f"{self.folder} is not empty; add --resume to continue, or --overwrite to start again"
             )
+
+    def open(self, *, resume: bool, overwrite: bool) -> None:
+        """Make the directory. Never overwrites a run unless asked to."""
+        self.check_free(resume=resume, overwrite=overwrite)
         if overwrite and self.folder.is_dir():
-            self.clear()
+            self.set_aside()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -81,39 +88,64 @@ class Run:
     def lock(self, *, wait: bool) -> Iterator[None]:
         """Keep other training processes out of the directory; `wait` gives one that is about to end time to do so.
 
-        The lock belongs to the kernel and ends with the process, however that ends. Nothing is written.
+        The lock belongs to the kernel and ends with the process, however that ends. Nothing is written. A directory
+        that is made for the lock and still empty at the end is removed.
         """
-        try:
-            import fcntl
-        except ImportError:  # a system without such locks
-            yield
-            return
+        made = [path for path in (self.folder, *self.folder.absolute().parents) if not path.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.folder, os.O_RDONLY)
         try:
-            until = time.monotonic() + (LOCK_PATIENCE if wait else 0)
-            while True:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > until:
-                        raise InputError(f"{self.folder}: another process is training here") from None
-                    time.sleep(0.2)
-                except OSError:  # a file system without locks
-                    break
-            yield
+            with lock_folder(self.folder, LOCK_PATIENCE if wait else 0.0):
+                yield
         finally:
-            os.close(handle)
+            with suppress(OSError):  # not empty
+                for path in made:
+                    path.rmdir()
 
-    def clear(self) -> None:
-        """Remove the files of an earlier run and nothing else."""
-        for path in (self.config, self.tokenizer, self.model, self.metrics, self.card):
-            path.unlink(missing_ok=True)
-        Path(f"{self.model}.sha256").unlink(missing_ok=True)
+    @contextmanager
+    def undo_if_refused(self) -> Iterator[None]:
+        """If a run is refused before its first checkpoint, remove its files and put back what it replaced.
+
+        A model that does not fit into memory counts as refused.
+        """
+        before = set(os.listdir(self.folder))
+        try:
+            yield
+        except (InputError, MemoryError, RuntimeError) as error:
+            refused = isinstance(error, InputError) or explain_memory(error) is not None
+            if refused and not any(
+                checkpoint.exists(Run(f).checkpoint) for f in (self.folder, self.warm_start)
+            ):
+                replaced = set(os.listdir(self.replaced)) if self.replaced.is_dir() else set()
+                for name in set(os.listdir(self.folder)) - (before - replaced) - {self.replaced.name}:
+                    remove(self.folder / name)
+                for name in replaced:
+                    os.replace(self.replaced / name, self.folder / name)
+                remove(self.replaced)
+            raise
+
+    @property
+    def own_files(self) -> list[Path]:
+        """Everything that a training run and the commands about it write into the directory."""
+        files = [self.config, self.tokenizer, self.model, self.metrics, self.card]
         made = [self.folder / name for name in ("diagnose", "evaluation", "tensorboard")]
-        for folder in (self.checkpoint, self.cache, self.warm_start, *made):
-            shutil.rmtree(folder, ignore_errors=True)
+        return [*files, Path(f"{self.model}.sha256"), self.checkpoint, self.cache, self.warm_start, *made]
+
+    @property
+    def replaced(self) -> Path:
+        """Where `--overwrite` keeps the files of the earlier run until the new one starts."""
+        return self.folder / ".replaced"
+
+    def set_aside(self) -> None:
+        """Move the files of an earlier run, and nothing else, to where they can be put back."""
+        remove(self.replaced)
+        for path in self.own_files:
+            if path.exists():
+                self.replaced.mkdir(exist_ok=True)
+                os.replace(path, self.replaced / path.name)
+
+    def forget_replaced(self) -> None:
+        """Remove the files of an earlier run that this one replaces."""
+        remove(self.replaced)
 
     def read_recipe(self) -> Recipe:
         """The recipe of a run with a model, finished or interrupted; every defect is a CheckpointError."""
@@ -181,6 +213,14 @@ class Run:
         text = "".join(json.dumps(r) + "\n" for r in kept)
         storage.write_bytes(self.metrics, text.encode())
 
+    def read_card(self) -> dict[str, Any]:
+        """The content of card.json; empty if it is missing or damaged, because it is for people to read."""
+        try:
+            card = json.loads(self.card.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return card if isinstance(card, dict) else {}
+
     def write_card(self, card: dict[str, Any]) -> None:
         """Write card.json: what a reader must know to trust or repeat the run."""
         names = ("latentalign", "torch", "tokenizers", "sacrebleu")
@@ -190,9 +230,54 @@ class Run:
         storage.write_json(self.card, {**card, "versions": versions, "system": {**system, **threads}})
 
 
+@contextmanager
+def lock_folder(folder: Path, patience: float) -> Iterator[None]:
+    """Hold the kernel's lock of a folder; an InputError if another process holds it for longer than `patience`."""
+    try:
+        import fcntl
+    except ImportError:  # a system without such locks
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        until = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise InputError(f"{folder}: another process is training here") from None
+                time.sleep(0.2)
+            except OSError:  # a file system without locks
+                break
+        yield
+    finally:
+        os.close(handle)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if it exists."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def is_record(line: dict[str, Any]) -> bool:
     """Whether a line of metrics.jsonl has the keys that every line has."""
     return isinstance(line.get("kind"), str) and isinstance(line.get("step"), int)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value of metrics.jsonl is a number; true and false are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def complete_validations(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The validations that have all figures of a training curve."""
+    keys = ("seconds", "bound", "ppl")
+    return [r for r in history if r["kind"] == "validation" and all(is_number(r.get(key)) for key in keys)]
 
 
 def _sha256(data: bytes) -> bytes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -12,17 +13,28 @@ from torch import nn
 
 from latentalign import config as recipes
 from latentalign import storage
-from latentalign.core.objectives import Objective
 from latentalign.errors import InputError
 from latentalign.nn.recurrent import compile_cells
+from latentalign.progress import inform, warn
 from latentalign.training import checkpoint
 from latentalign.training.data import TrainingData, V
 from latentalign.training.distributed import World, join_processes
+from latentalign.training.loggers import (
+    Guarded,
+    LoggerFactory,
+    RunLogger,
+    TensorBoard,
+    find_logger,
+    make_logger,
+    require_tensorboard,
+)
 from latentalign.training.loop import Trainer
 from latentalign.training.loss import LossModule
-from latentalign.training.recipe import TaskRecipe
+from latentalign.training.phases import MAIN, WARM_START, Phase, warn_before, warn_between
+from latentalign.training.recipe import TaskRecipe, TrainingConfig
 from latentalign.training.resume import require_same_recipe
 from latentalign.training.run import Run
+from latentalign.training.summary import count_parameters, describe_plan, train_and_summarise
 from latentalign.training.warm_start import copy_shared_weights, subtract_warm_start, warm_start_recipe
 
 RANK_SEED = 1_000_003
@@ -54,19 +66,57 @@ class Trainable(ABC, Generic[C, V, M]):
     def initialise_model(self, model: M, config: C, vocabulary: V) -> None:
         """Change the random weights of a new model, for example to known word vectors."""
 
-    def train(self, config: C, run: Run, *, resume: bool, overwrite: bool) -> dict[str, Any]:
-        """Train a recipe into a run directory; the figures of the best model on the validation set."""
-        with (
-            join_processes(config.training.device) as world,
-            run.lock(wait=resume) if world.leader else nullcontext(),
-        ):
+    def check_recipe(self, config: C) -> None:
+        """Raise if the parts of a recipe do not fit together, for example its objective and its model."""
+
+    def check_files(self, config: C) -> None:
+        """Raise if a file that training needs is missing or unusable, as far as a quick look can tell."""
+
+    def check(self, config: C) -> None:
+        """Raise if a recipe cannot be trained here. Nothing is written."""
+        training = config.training
+        usable_device(training.device)
+        if training.tensorboard:
+            require_tensorboard()
+        if training.logger is not None:
+            find_logger(training.logger)
+        if training.warm_start is not None:
+            Run(Path(training.warm_start)).read_recipe()
+        warm_start_recipe(config)
+        self.check_recipe(config)
+
+    def train(
+        self, config: C, run: Run, *, resume: bool, overwrite: bool, logger: LoggerFactory | None = None
+    ) -> dict[str, Any]:
+        """Train a recipe into a run directory; the figures of the best model on the validation set.
+
+        A refused attempt leaves nothing behind. `logger` receives the metrics, as that of `training.logger` does.
+        """
+        self.check(config)
+        run.check_free(resume=resume, overwrite=overwrite)
+        self.check_files(config)
+        with join_processes(config.training.device) as world, ExitStack() as stack:
+            if world.leader:
+                stack.enter_context(run.lock(wait=resume))
+                stack.enter_context(run.undo_if_refused())
             world.wait()
             continues = resume and checkpoint.exists(run.checkpoint)
             world.wait()
             if world.leader:
                 self.open_run(config, run, resume=resume, overwrite=overwrite)
             data = world.leader_first(lambda: self.prepare(config, run, world))
-            return self.train_prepared(config, run, data, world=world, continues=continues)
+            loggers = start_loggers(config, run, logger) if world.leader else []
+            try:
+                result = self.train_prepared(
+                    config, run, data, world=world, continues=continues, loggers=loggers
+                )
+            except BaseException:
+                for own in loggers:
+                    own.end(None)
+                raise
+            for own in loggers:
+                own.end(result)
+            return result
 
     def open_run(self, config: C, run: Run, *, resume: bool, overwrite: bool) -> None:
         """Make the run directory and write its recipe."""
@@ -76,9 +126,20 @@ class Trainable(ABC, Generic[C, V, M]):
         run.write_config(recipes.dump(config))
 
     def train_prepared(
-        self, config: C, run: Run, data: TrainingData[V, Any], *, world: World, continues: bool
+        self,
+        config: C,
+        run: Run,
+        data: TrainingData[V, Any],
+        *,
+        world: World,
+        continues: bool,
+        loggers: Sequence[RunLogger] = (),
+        later: TrainingConfig | None = None,
     ) -> dict[str, Any]:
-        """This process's part of a training run whose directory and data are prepared."""
+        """This process's part of a training run, or of its warm start, whose directory and data are prepared.
+
+        `later` are the settings of the phase that follows a warm start.
+        """
         torch.set_num_threads(config.training.threads)
         checkpoint.seed(config.training.seed)
         model = self.build_model(config, data.vocabulary).to(usable_device(config.training.device))
@@ -87,7 +148,40 @@ class Trainable(ABC, Generic[C, V, M]):
         if config.training.compile:
             compile_cells(model)
         if not continues:
-            self.warm_up(model, config, run, data=data, world=world)
+            self.warm_up(model, config, run, data=data, world=world, loggers=loggers)
+        phase = Phase(WARM_START if later else MAIN, config.objective.name, later)
+        with ExitStack() as stack:
+            if config.training.tensorboard and world.leader:
+                board = Guarded(TensorBoard({}, run.folder))
+                stack.callback(board.end, None)
+                loggers = [*loggers, board]
+            trainer = self.make_trainer(
+                config, run, data, model=model, world=world, phase=phase, loggers=loggers
+            )
+            if continues:
+                trainer.load()
+            if not world.leader:
+                return train_and_summarise(trainer, config)
+            card = self.describe_run(config, data, model, processes=world.size)
+            run.forget_replaced()
+            run.write_card(card)
+            inform(f"{run.folder}: {describe_plan(config, card, trainer)}")
+            result = train_and_summarise(trainer, config)
+            run.write_card({**card, "phases": result["phases"]})
+            return result
+
+    def make_trainer(
+        self,
+        config: C,
+        run: Run,
+        data: TrainingData[V, Any],
+        *,
+        model: M,
+        world: World,
+        phase: Phase,
+        loggers: Sequence[RunLogger],
+    ) -> Trainer:
+        """What trains a model, at its first step."""
         module = LossModule(model, config.objective.build())
         if module.has_lazy_layers:  # they take their shape from a first batch
             with torch.no_grad():
@@ -100,14 +194,20 @@ class Trainable(ABC, Generic[C, V, M]):
             "objective": config.objective.name,
         }
         settings = subtract_warm_start(config.training, run)
-        trainer = Trainer(data, module, run, config=settings, metadata=metadata, world=world)
-        if continues:
-            trainer.load()
-        if world.leader:
-            run.write_card(self.describe_run(config, data, model, processes=world.size))
-        return train_and_summarise(trainer, config)
+        return Trainer(
+            data, module, run, config=settings, metadata=metadata, world=world, phase=phase, loggers=loggers
+        )
 
-    def warm_up(self, model: M, config: C, run: Run, *, data: TrainingData[V, Any], world: World) -> None:
+    def warm_up(
+        self,
+        model: M,
+        config: C,
+        run: Run,
+        *,
+        data: TrainingData[V, Any],
+        world: World,
+        loggers: Sequence[RunLogger] = (),
+    ) -> None:
         """Start from another run's model, or from one trained on an easier objective first, on the same data."""
         self.initialise_model(model, config, data.vocabulary)
         source = Path(config.training.warm_start) if config.training.warm_start else None
@@ -118,10 +218,24 @@ class Trainable(ABC, Generic[C, V, M]):
             world.wait()
             if world.leader:
                 source.mkdir(parents=True, exist_ok=True)
-                storage.write_bytes(Run(source).tokenizer, run.tokenizer.read_bytes())
+                if run.tokenizer.is_file():  # a task may have none
+                    storage.write_bytes(Run(source).tokenizer, run.tokenizer.read_bytes())
                 self.open_run(first, Run(source), resume=True, overwrite=False)
             world.wait()
-            self.train_prepared(first, Run(source), data, world=world, continues=continues)
+            steps = -(-len(data.batch_keys(0)) // config.training.accumulate)
+            if world.leader and (problem := warn_before(config, first, steps)):
+                warn(problem)
+            result = self.train_prepared(
+                first,
+                Run(source),
+                data,
+                world=world,
+                continues=continues,
+                loggers=loggers,
+                later=config.training,
+            )
+            if world.leader and (problem := warn_between(config, result["phases"][-1], steps)):
+                warn(problem)
         world.wait()  # the leader has written its best model
         if source is not None:
             copy_shared_weights(model, source, data.vocabulary.fingerprint())
@@ -140,37 +254,11 @@ class Trainable(ABC, Generic[C, V, M]):
         }
 
 
-def train_and_summarise(trainer: Trainer, config: TaskRecipe) -> dict[str, Any]:
-    """Train to the end; the figures of the best model, and what the run cost."""
-    schedule = trainer.train()
-    first = warm_start_recipe(config)
-    warm = f"{first.training.epochs} epochs of {first.objective.name}" if first else None
-    position = trainer.position
-    return {
-        "ppl": schedule.best_score,
-        "bound": schedule.best_bound,
-        "steps": position.step,
-        "epochs": position.epoch,
-        "seconds": round(position.seconds + trainer.run.warm_start_seconds, 1),
-        "tokens_per_second": round(position.queries / max(1e-9, position.seconds), 1),
-        "peak_memory_mb": round(position.peak_memory_mb, 1),
-        "warm_start": config.training.warm_start or warm,
-        "samples": count_samples(config.objective.build()),
-    }
-
-
-def count_samples(objective: Objective) -> int | None:
-    """How many alignments of a query an objective draws; None if it draws none."""
-    for part in (objective, getattr(objective, "expectation", None)):
-        if isinstance(number := getattr(part, "n", None), int):
-            return number * int(getattr(part, "steps", 1))
-    return None
-
-
-def count_parameters(model: nn.Module) -> dict[str, int]:
-    """Parameters of the generative model, and of the inference network, which is not used at test time."""
-    inference = sum(p.numel() for n, p in model.named_parameters() if n.startswith("inference."))
-    return {"model": sum(p.numel() for p in model.parameters()) - inference, "inference": inference}
+def start_loggers(config: TaskRecipe, run: Run, given: LoggerFactory | None) -> list[Guarded]:
+    """The logger of the recipe and the one that was passed, started with the recipe and the run directory."""
+    name = config.training.logger
+    factories = [*([find_logger(name)] if name is not None else []), *([given] if given is not None else [])]
+    return [Guarded(make_logger(f, config.model_dump(mode="json"), run.folder)) for f in factories]
 
 
 def usable_device(text: str) -> torch.device:

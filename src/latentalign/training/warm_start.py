@@ -7,31 +7,50 @@ from typing import TypeVar
 
 from torch import nn
 
+from latentalign.core.objectives import OBJECTIVES
+from latentalign.core.registry import UnknownNameError
 from latentalign.errors import InputError
 from latentalign.training.objective import ObjectiveConfig
 from latentalign.training.recipe import TaskRecipe, TrainingConfig
 from latentalign.training.run import Run
 
 C = TypeVar("C", bound=TaskRecipe)
+WARM_START_SHARE = 0.5
+"""The share of `max_minutes` that a warm start may use."""
 
 
 def choose_easier_objective(config: TaskRecipe) -> str | None:
     """The recipe's warm-start objective if it has the same family; the Jensen bound for `relaxed`; else None."""
     wanted = config.training.warm_start_objective
-    if wanted and ObjectiveConfig(name=wanted).build().distribution == config.objective.build().distribution:
+    if wanted and known_objective(wanted).build().distribution == config.objective.build().distribution:
         return wanted
     return "relaxed-hard" if config.objective.name == "relaxed" else None
+
+
+def known_objective(name: str) -> ObjectiveConfig:
+    """The objective of a warm start with its default options."""
+    try:
+        OBJECTIVES[name]
+    except UnknownNameError as error:
+        raise InputError(f"training.warm_start_objective: {error}") from None
+    return ObjectiveConfig(name=name)
 
 
 def warm_start_recipe(config: C) -> C | None:
     """The recipe that is trained before the main one; None without a warm start or with another run's model.
 
-    The planned decay of the learning rate belongs to the main training.
+    The planned decay of the learning rate belongs to the main training, and so does half of `max_minutes`.
     """
     training, easier = config.training, choose_easier_objective(config)
     if training.warm_start or not training.warm_start_epochs or not easier:
         return None
-    changed = {"warm_start_epochs": 0, "epochs": training.warm_start_epochs, "decay_always": None}
+    minutes = None if training.max_minutes is None else WARM_START_SHARE * training.max_minutes
+    changed = {
+        "warm_start_epochs": 0,
+        "epochs": training.warm_start_epochs,
+        "decay_always": None,
+        "max_minutes": minutes,
+    }
     return config.model_copy(
         update={
             "objective": ObjectiveConfig(name=easier),

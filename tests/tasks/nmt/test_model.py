@@ -12,7 +12,7 @@ from latentalign.tasks.nmt.inference_network import InferenceConfig, external_sc
 from latentalign.tasks.nmt.model import ModelConfig, TranslationModel
 from latentalign.tasks.nmt.recipe import NMTConfig
 from latentalign.tasks.nmt.tokenizer import BOS, EOS
-from latentalign.training.trainable import count_parameters
+from latentalign.training.summary import count_parameters
 from support.nmt import tiny
 
 CONFIG = ModelConfig(

@@ -104,7 +104,9 @@ def test_what_rows_train_first_is_trained_once_and_as_each_would_have_trained_it
     warm = [c for c in asked if c[0] == "train" and "warm-starts" in c[1]]
     assert len(warm) == 1
     firsts = {r["row"]: r["warm_start"] for r in results}
-    assert firsts == dict.fromkeys(rows[:3], "1 epochs of soft") | {"relaxed": "3 epochs of relaxed-hard"}
+    assert firsts == dict.fromkeys(rows[:3], "0.24 epochs of soft") | {
+        "relaxed": "0.24 epochs of relaxed-hard"
+    }
     relaxed = tmp_path / "out" / "runs" / "relaxed-0"
     assert (relaxed / "warm-start" / "metrics.jsonl").exists()  # trained there, on the data of its run
     assert not (relaxed / "warm-start" / "cache").exists()

@@ -3,9 +3,7 @@
 import dataclasses
 import json
 import math
-import os
 import shutil
-import signal
 import sys
 
 import numpy as np
@@ -14,7 +12,7 @@ import torch
 
 from latentalign import OBJECTIVES, storage
 from latentalign.core.kernels import emission, likelihood
-from latentalign.errors import CheckpointError, DivergedError, InputError, Interrupted
+from latentalign.errors import CheckpointError, DivergedError, InputError
 from latentalign.tasks.nmt.task import TRANSLATION, build_caches
 from latentalign.tasks.nmt.tokenizer import Tokenizer
 from latentalign.tasks.nmt.training_data import TranslationData
@@ -80,26 +78,6 @@ def test_gradients_of_small_batches_add_up_to_that_of_a_large_one(name, normaliz
     for other in found[1:]:
         for key, expected in found[0].items():
             torch.testing.assert_close(other[key], expected, rtol=1e-10, atol=1e-10)
-
-
-def test_a_second_sigterm_finds_a_training_that_only_ends_once(demo_files, tmp_path, monkeypatch):
-    before = signal.getsignal(signal.SIGTERM)
-    update = Trainer.update
-
-    def struck(self, group):
-        os.kill(os.getpid(), signal.SIGTERM)
-        return update(self, group)
-
-    monkeypatch.setattr(Trainer, "update", struck)
-    config = tiny(demo_files, "soft", "training.max_steps=5", "training.log_steps=1")
-    try:
-        with pytest.raises(Interrupted):
-            TRANSLATION.train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
-        handler = signal.getsignal(signal.SIGTERM)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert handler != before, "the next SIGTERM must not end a process that has yet to say why it ends"
-    assert Run(tmp_path / "run").history()[-1]["step"] == 1
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from latentalign.core.latent import Latent
 from latentalign.core.predictives import Predictive
+from latentalign.progress import Bars
 from latentalign.tasks.likelihoods import KMAX, LOG_PROBABILITIES, sum_log_probabilities
 from latentalign.tasks.nmt.align import align_pairs, available_alignments, encode_pairs
 from latentalign.tasks.nmt.data import Corpus, build_cache
@@ -18,7 +19,7 @@ from latentalign.tasks.nmt.links import Links, score
 from latentalign.tasks.nmt.recipe import TrainedTranslator, find_split
 from latentalign.tasks.nmt.text_scores import text_scores
 from latentalign.tasks.nmt.training_data import ExternalLinks, evaluation_batches
-from latentalign.tasks.nmt.translate import TranslationSettings, choose_predictive, translate_lines
+from latentalign.tasks.nmt.translate import TranslationJob, TranslationSettings, choose_predictive
 from latentalign.training.data import WeightedBatch, perplexity
 
 KEYS = {
@@ -64,7 +65,8 @@ def likelihoods(trained: TrainedTranslator, split_name: str, predictive: Predict
     """Perplexities under every predictive, the bound and its gap, and entropies, in one pass over the data."""
     corpus = open_split(trained, split_name)
     torch.manual_seed(trained.config.training.seed)
-    sums = sum_log_probabilities(observed_batches(trained, corpus, split_name), predictive)
+    batches = observed_batches(trained, corpus, split_name)
+    sums = sum_log_probabilities(batches, predictive, total=len(corpus))
     tokens = int(corpus.lengths("target").sum()) + len(corpus)
     result: dict[str, Any] = {"tokens": tokens, "sentences": len(corpus)}
     for name in LOG_PROBABILITIES:
@@ -101,7 +103,10 @@ def translate_split(trained: TrainedTranslator, split_name: str, settings: Trans
     """The translation of every source line of a split."""
     split = find_split(trained, split_name)
     sources = [source for source, _ in split.read()]
-    return [best.text for best, *_ in translate_lines(trained, sources, settings)]
+    job = TranslationJob(trained, sources, settings)
+    with Bars() as bars:
+        bar = bars.add("translating", len(sources), unit="lines")
+        return [best.text for best, *_ in job.translate(bar.advance)]
 
 
 def alignment_errors(trained: TrainedTranslator, split_name: str) -> dict[str, float | None]:

@@ -16,6 +16,7 @@ from latentalign.tasks.nmt.model import TranslationModel
 from latentalign.tasks.nmt.recipe import NMTConfig, TrainedTranslator
 from latentalign.tasks.nmt.tokenizer import Tokenizer
 from latentalign.tasks.nmt.training_data import TranslationData
+from latentalign.textfiles import require_equal_lines
 from latentalign.training.distributed import World
 from latentalign.training.run import Run
 
@@ -39,6 +40,17 @@ class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
         last = config.data.test or config.data.valid
         return last.gold or list(last.files.values())[-1]
 
+    def check_recipe(self, config: NMTConfig) -> None:
+        distribution = DISTRIBUTIONS[config.objective.prototype.distribution]
+        if config.inference.kind == "external" and not distribution.supports("enumerate"):
+            raise InputError(f'{config.objective.name} has no external q; set inference.kind = "network"')
+
+    def check_files(self, config: NMTConfig) -> None:
+        super().check_files(config)
+        data = config.data
+        for split in filter(None, (data.train, data.valid, data.test)):
+            require_equal_lines(split.text("source"), split.text("target"))
+
     def prepare(self, config: NMTConfig, run: Run, world: World) -> TranslationData:
         tokenizer = obtain_tokenizer(config, run)
         return TranslationData(config, tokenizer, build_caches(config, tokenizer, run.cache), world=world)
@@ -47,10 +59,8 @@ class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
         return Tokenizer.load(run.tokenizer)
 
     def build_model(self, config: NMTConfig, vocabulary: Tokenizer) -> TranslationModel:
+        self.check_recipe(config)
         objective = config.objective.build()
-        distribution = DISTRIBUTIONS[objective.distribution]
-        if config.inference.kind == "external" and not distribution.supports("enumerate"):
-            raise InputError(f'{config.objective.name} has no external q; set inference.kind = "network"')
         try:
             return TranslationModel(
                 config.model,

@@ -76,8 +76,11 @@ class TranslationJob:
         self.cut_lines = sum(len(encoded.ids) > settings.max_source for encoded in self.source)
         """Number of lines that are longer than `max_source` tokens and are cut."""
 
-    def translate(self) -> Iterator[list[Translation]]:
-        """The n best translations of every line; a line without words gives one empty translation."""
+    def translate(self, report: Callable[[int], None] | None = None) -> Iterator[list[Translation]]:
+        """The n best translations of every line; a line without words gives one empty translation.
+
+        `report` is called with the number of lines that each batch has translated.
+        """
         for start in range(0, len(self.source), CHUNK):
             ids = [encoded.ids[: self.settings.max_source] for encoded in self.source[start : start + CHUNK]]
             blank = {i for i, line in enumerate(ids) if not line}
@@ -87,6 +90,8 @@ class TranslationJob:
             for group, best in zip(groups, outputs, strict=True):
                 for i, hypotheses in zip(group, best, strict=True):
                     found[i] = [self.finish(hypothesis) for hypothesis in hypotheses]
+                if report is not None:
+                    report(len(group))
             for i in range(len(ids)):
                 yield found.get(i, [Translation("", 0.0, 0.0, ())])
 

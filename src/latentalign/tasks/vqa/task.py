@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import torch
 from latentalign.core.distributions import DISTRIBUTIONS
 from latentalign.data.region_features import Features
 from latentalign.errors import InputError
+from latentalign.progress import inform
 from latentalign.tasks.base import EvaluationOptions, Task
 from latentalign.tasks.diagnosis import ExampleSet
 from latentalign.tasks.vqa.data import Batch, Example, read_split
@@ -38,9 +38,17 @@ class AnsweringTask(Task[VQAConfig, Vocabulary, AnswerModel]):
     recipe = VQAConfig
     figure_notes = FIGURES
     serve_options = frozenset({"features", "images", "extractor"})
+    optional_files = frozenset({"images"})
 
     def required_file(self, config: VQAConfig) -> Path:
         return (config.data.test or config.data.valid).features
+
+    def check_recipe(self, config: VQAConfig) -> None:
+        if not DISTRIBUTIONS[config.objective.prototype.distribution].supports("enumerate"):
+            raise InputError(
+                f"{config.objective.name} cannot train question answering: a mixture of regions is not a region. "
+                "Choose an objective with a categorical alignment"
+            )
 
     def prepare(self, config: VQAConfig, run: Run, world: World) -> AnsweringData:
         if run.tokenizer.is_file():
@@ -48,19 +56,15 @@ class AnsweringTask(Task[VQAConfig, Vocabulary, AnswerModel]):
         examples = read_split(config.data.train, seed=config.data.split_seed)
         vocabulary = learn_vocabulary(config, examples)
         vocabulary.save(run.tokenizer)
-        print(f"latentalign: {vocabulary.coverage([e.annotation for e in examples])}", file=sys.stderr)
+        inform(vocabulary.coverage([e.annotation for e in examples]))
         return AnsweringData(config, vocabulary, examples=examples, world=world)
 
     def load_vocabulary(self, run: Run) -> Vocabulary:
         return Vocabulary.load(run.tokenizer)
 
     def build_model(self, config: VQAConfig, vocabulary: Vocabulary) -> AnswerModel:
+        self.check_recipe(config)
         objective = config.objective.build()
-        if not DISTRIBUTIONS[objective.distribution].supports("enumerate"):
-            raise InputError(
-                f"{config.objective.name} cannot train question answering: a mixture of regions is not a region. "
-                "Choose an objective with a categorical alignment"
-            )
         return AnswerModel(
             config.model,
             words=len(vocabulary.words),
