@@ -123,7 +123,8 @@ def poison(parameter: str) -> Callable[[Trainer], None]:
 def stopped(run: Path, ended: Ended, *, step: int | None = None, kept: int | None = None) -> Iterator[str]:
     """What is wrong with how a training that diverged has ended."""
     yield from ended.complaints(3)
-    named = re.search(r"step (\d+)", ended.errors)
+    message = ended.errors.strip().split("\n")[-1]  # after the lines of progress
+    named = re.search(r"step (\d+)", message)
     if not named or (step is not None and int(named[1]) != step):
         yield f"the step is not named: {ended.errors[-300:]!r}"
     if step is not None and not re.search(r"train\.de lines \d+, \d+", ended.errors):

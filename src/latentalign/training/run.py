@@ -66,6 +66,8 @@ class Run:
             raise InputError("--resume and --overwrite exclude each other")
         storage.require_folder_place(self.folder)
         if self.folder.is_dir() and any(self.folder.iterdir()) and not (resume or overwrite):
+            with lock_folder(self.folder, 0.0):  # a run that is going on is a better reason
+                pass
             raise InputError(
                 f"{self.folder} is not empty; add --resume to continue, or --overwrite to start again"
             )
