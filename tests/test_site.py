@@ -1,6 +1,7 @@
 """The generated pages of the documentation site are complete, and links lead to pages of the site."""
 
 import importlib
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,10 @@ from typer.main import get_command
 from latentalign import OBJECTIVES
 from latentalign.cli.main import app
 from latentalign.recipe_reference import recipe_keys
+from latentalign.tasks.nmt import schema as nmt_schema
 from latentalign.tasks.nmt.recipe import NMTConfig
+from latentalign.tasks.registry import TASKS
+from latentalign.tasks.vqa import schema as vqa_schema
 from latentalign.tasks.vqa.recipe import VQAConfig
 
 GENERATORS = Path(__file__).resolve().parents[1] / "docs" / "_generate"
@@ -82,3 +86,21 @@ def test_links_in_code_and_html_are_told_apart(generator):
 def test_a_bar_in_a_table_cell_is_escaped(generator):
     table = generator("markdown_tables").table(("a", "b"), [("x|y", "z\nw")])
     assert "| x\\|y | z w |" in table
+
+
+def test_every_figure_and_every_json_key_is_on_the_site(generator):
+    pages = generator("output_pages")
+    figures = pages.figures_page()
+    for task in TASKS.values():
+        for name, note in task.figure_notes.items():
+            assert f"| `{name}` | {note.unit or 'text'} | {note.meaning} |" in figures
+    documents = pages.documents_page()
+    for name, model in {**nmt_schema.DOCUMENTS, **vqa_schema.DOCUMENTS}.items():
+        section = documents.partition(f"## `{name}`\n")[2].partition("\n## ")[0]
+        for inner in pages.models_in(model):
+            assert inner.__doc__, inner
+            for key, field in inner.model_fields.items():
+                assert field.description, f"{inner.__name__}.{key} needs a docstring"
+                assert f"| `{key}` |" in section, (name, key)
+        shown = section.partition("```json\n")[2].partition("    ```")[0]
+        assert json.loads(shown) == model.model_json_schema()

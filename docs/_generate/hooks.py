@@ -7,6 +7,7 @@ from typing import Any
 
 import api_pages
 import command_pages
+import output_pages
 import recipe_pages
 import repository_pages
 from mkdocs.config.defaults import MkDocsConfig
@@ -32,6 +33,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         **api_pages.pages(ROOT / "src"),
         "reference/commands.md": command_pages.page(),
         "reference/recipes.md": recipe_pages.page(),
+        "reference/figures.md": output_pages.figures_page(),
+        "reference/json.md": output_pages.documents_page(),
     }
     for path, markdown in pages.items():
         files.append(File.generated(config, path, content=markdown))
