@@ -163,3 +163,18 @@ def test_switches_change_what_is_shown(page, browse, tmp_path, width):
     assert seen["told"] == "a from Hund: 0.20"  # the keyboard tells as much as the pointer
     assert (seen["unsorted"], seen["up"], seen["down"]) == (list("bac"), list("bac"), list("abc"))
     assert seen["wide"]  # nothing but the tables' own boxes is wider than the window
+
+
+def test_training_curves_show_both_phases():
+    from latentalign.reproduction.plots import training_curves
+
+    warm = [{"phase": "warm start", "seconds": 60.0 * i, "bound": 9.0, "ppl": 9.0} for i in (1, 2)]
+    main = [{"phase": "training", "seconds": 60.0 * i, "bound": 5.0, "ppl": 4.0} for i in (3, 4)]
+    figure = training_curves({"soft": main, "marginal": [*warm, *main], "empty": []})
+    lines = figure.axes[1].get_lines()
+    drawn = [(line.get_linestyle(), list(line.get_xdata())) for line in lines]
+    assert (":", [1.0, 2.0, 3.0]) in drawn, "the warm start leads to the first point after it"
+    assert drawn.count(("-", [3.0, 4.0])) == 2
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels == ["soft", "marginal", "empty", "warm start"]
+    assert [t.get_text() for t in training_curves({"soft": main}).legends[0].get_texts()] == ["soft"]

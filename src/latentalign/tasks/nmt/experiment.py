@@ -70,7 +70,7 @@ TABLES = (
             Column("paper's BLEU", "bleu", 2, paper=True),
             Column("bound as ppl", "ppl_elbo", 3),
             Column("gap of the bound", "elbo_gap", 3),
-            Column("epochs", "epochs", 0),
+            Column("epochs", "epochs", 1),
             Column("minutes", "seconds", 1, scale=1 / 60),
         ),
         names_warm_starts=True,
