@@ -13,7 +13,7 @@ from latentalign.cli.common import DeviceOption, JsonOption, PredictOption, RunA
 
 NAME = "ask"
 PLACES = 3
-"""Regions that are named for each picture."""
+"""Parts of a picture that are named."""
 
 
 def command(
@@ -51,7 +51,7 @@ def command(
 
 
 def print_answers(asked: Mapping[str, Any]) -> None:
-    """Print, for each picture, its answers and the regions that the model looked at."""
+    """Print, for each picture, its answers and the parts that the model looked at."""
     from latentalign.tasks.vqa.ask import likeliest_places
 
     for reply in asked["pictures"]:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import warn
+from latentalign.cli.hints import suggest_after_data
 
 NAME = "data"
 
@@ -24,3 +25,4 @@ def command(
     folder = out or known.HOME / name
     for line in known.obtain(name, source=source, out=folder, overwrite=overwrite):
         warn(line)
+    suggest_after_data(name, folder, known.HOME)

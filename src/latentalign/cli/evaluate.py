@@ -19,6 +19,7 @@ from latentalign.cli.common import (
     show,
     show_explained,
 )
+from latentalign.cli.hints import suggest_after_evaluation
 
 NAME = "evaluate"
 
@@ -59,3 +60,5 @@ def command(
         show_explained(result, task.figure_notes, as_json=as_json, title=f"{run} on {split}")
     else:
         show(result, as_json=as_json, title=f"{run} on {split}")
+    if not as_json:
+        suggest_after_evaluation(run)

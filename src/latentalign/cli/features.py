@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import JsonOption, show, warn
+from latentalign.cli.hints import suggest_after_features
 from latentalign.errors import InputError
 from latentalign.progress import track
 
@@ -47,6 +48,7 @@ def command(
     json_wanted: JsonOption = False,
 ) -> None:
     """Convert region features, or compute them from pictures, into one file."""
+    from latentalign.data.known import HOME
     from latentalign.data.region_features import MAX_REGIONS, write_features
     from latentalign.tasks.vqa import layouts
     from latentalign.tasks.vqa.extract import extract
@@ -82,3 +84,5 @@ def command(
     if skip_bad:
         result["skipped"] = skipped if json_wanted else len(skipped)
     show(result, as_json=json_wanted, title="features")
+    if not json_wanted:
+        suggest_after_features(out, HOME)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import JsonOption, RecipeArgument, SetOption, show
+from latentalign.cli.hints import suggest_after_training
 from latentalign.interrupts import say_how_to_continue
 
 NAME = "train"
@@ -44,3 +45,5 @@ def command(
     if not as_json:
         shown |= {"phases": None, **{phase["phase"]: sentence(phase) for phase in result["phases"]}}
     show(shown, as_json=as_json, title="trained")
+    if not as_json:
+        suggest_after_training(out)

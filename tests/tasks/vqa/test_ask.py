@@ -12,7 +12,7 @@ from latentalign.cli.main import app
 from latentalign.data.region_features import write_features
 from latentalign.errors import InputError
 from latentalign.tasks.vqa.answer import answer_questions
-from latentalign.tasks.vqa.ask import ask_pictures, find_extractor, name_place
+from latentalign.tasks.vqa.ask import ask_pictures, find_extractor, likeliest_places, name_place
 from latentalign.tasks.vqa.extract import extract
 from latentalign.tasks.vqa.extractors import EXTRACTORS
 from support.extractors import tiny_extractor
@@ -117,3 +117,11 @@ def test_places_are_named_in_words():
     assert name_place([0.7, 0.4, 0.9, 0.6]) == "right"
     assert name_place([0.4, 0.9, 0.6, 1]) == "bottom"
     assert name_place([0, 0, 1, 1]) == "everywhere"
+
+
+def test_regions_in_the_same_part_of_a_picture_count_together():
+    look = {
+        "boxes": [[0, 0, 0.1, 0.1], [0.4, 0.4, 0.6, 0.6], [0.1, 0.1, 0.2, 0.2]],
+        "looks": {"posterior": [0.25, 0.375, 0.375]},
+    }
+    assert likeliest_places(look, 2) == [("top left", 0.625), ("centre", 0.375)]

@@ -82,6 +82,9 @@ def test_the_commands_of_the_page_work_in_their_order(tmp_path, monkeypatch, siz
         result = CliRunner().invoke(app, [name, *arguments])
         assert result.exit_code == 0, (name, result.output, result.exception)
         outputs[name] = result.output
+    hints = {"features": "train vqa/daquar", "train": "evaluate rooms", "evaluate": "report rooms"}
+    for name, hint in hints.items():
+        assert f"next: `latentalign {hint}" in outputs[name]
     assert "question_only" in outputs["evaluate"]
     assert "it looked: " in outputs["ask"]
     data = re.search(r'id="region-data">(.*?)</script>', Path("rooms.html").read_text(), re.DOTALL)[1]

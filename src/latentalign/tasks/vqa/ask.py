@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,10 +87,11 @@ def name_place(box: Sequence[float]) -> str:
 
 
 def likeliest_places(look: Mapping[str, Any], count: int) -> list[tuple[str, float]]:
-    """The most probable regions in words, and their probabilities given the answer."""
-    shares = look["looks"]["posterior"]
-    order = sorted(range(len(shares)), key=lambda k: -shares[k])[:count]
-    return [(name_place(look["boxes"][k]), shares[k]) for k in order]
+    """The most probable parts of a picture, and the probability of all their regions together, given the answer."""
+    shares: Counter[str] = Counter()
+    for box, share in zip(look["boxes"], look["looks"]["posterior"], strict=True):
+        shares[name_place(box)] += share
+    return shares.most_common(count)
 
 
 def ask_page(trained: TrainedAnswerer, asked: Mapping[str, Any], pictures: Sequence[Path]) -> Page:
