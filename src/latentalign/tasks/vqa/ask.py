@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,10 +88,10 @@ def name_place(box: Sequence[float]) -> str:
 
 def likeliest_places(look: Mapping[str, Any], count: int) -> list[tuple[str, float]]:
     """The most probable parts of a picture, and the probability of all their regions together, given the answer."""
-    shares: Counter[str] = Counter()
+    shares: dict[str, float] = defaultdict(float)
     for box, share in zip(look["boxes"], look["looks"]["posterior"], strict=True):
         shares[name_place(box)] += share
-    return shares.most_common(count)
+    return sorted(shares.items(), key=lambda part: -part[1])[:count]
 
 
 def ask_page(trained: TrainedAnswerer, asked: Mapping[str, Any], pictures: Sequence[Path]) -> Page:
