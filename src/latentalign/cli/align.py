@@ -32,7 +32,9 @@ def command(
     pairs: Annotated[
         Path | None, typer.Option(help="source and target in two columns, separated by a tab, in one file")
     ] = None,
-    using: Annotated[str, typer.Option(help="prior, inferred or posterior")] = "posterior",
+    using: Annotated[
+        str, typer.Option(help="prior, inferred, posterior or path (the best one)")
+    ] = "posterior",
     layout: Annotated[str, typer.Option("--format", help="pharaoh or json")] = "pharaoh",
     threshold: Annotated[
         float, typer.Option(help="leave out words whose best link is less probable than this")

@@ -9,7 +9,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from latentalign.data import daquar, demo
+from latentalign.data import daquar, demo, spelling
 from latentalign.errors import InputError, StorageError
 from latentalign.storage import explain_write_errors, read_input, sha256, write_bytes
 from latentalign.textfiles import count_lines
@@ -85,6 +85,15 @@ CORPORA: dict[str, KnownCorpus] = {
         "prepare the IWSLT 2014 German-English task as Edunov et al. (2017) did (lowercased, Moses tokens, "
         "160,239 / 7,283 / 6,750 pairs) and pass the folder with --from",
     ),
+    "g2p": KnownCorpus(
+        tuple(
+            File(f"{language}_{split}.tsv")
+            for language in ("fre", "hin", "hun", "ice", "jpn")
+            for split in ("train", "dev", "test")
+        ),
+        "get the data of SIGMORPHON 2020 task 1 from the shared task's public repository, and pass the folder with "
+        "--from",
+    ),
     "vqa2": KnownCorpus(
         tuple(
             File(f"{kind}.{split}.json")
@@ -104,13 +113,14 @@ CORPORA: dict[str, KnownCorpus] = {
 
 def names() -> list[str]:
     """The names of all corpora that `latentalign data` knows."""
-    return ["demo", *CORPORA, "scenes", "daquar"]
+    return ["demo", "spelling", *CORPORA, "scenes", "daquar"]
 
 
 def obtain(name: str, *, source: Path | None, out: Path, overwrite: bool = False) -> list[str]:
     """Put a corpus into a folder and return one line of report per file. Replaces files only with `overwrite`."""
-    if name == "demo":
-        demo.write(out, overwrite=overwrite)
+    if name in ("demo", "spelling"):
+        write = demo.write if name == "demo" else spelling.write
+        write(out, overwrite=overwrite)
         return [f"{out}: generated"]
     if name == "scenes":
         from latentalign.data import scenes  # needs Pillow, which translation does not
@@ -141,7 +151,7 @@ def _obtain_files(
         out.mkdir(parents=True, exist_ok=True)
     for file, data in contents:
         write_bytes(out / file.name, data)
-    text = [f for f in corpus.files if not f.name.endswith(".json")]
+    text = [f for f in corpus.files if not f.name.endswith((".json", ".tsv"))]
     for first, second in zip(text[::2], text[1::2], strict=True):
         counts = count_lines(out / first.name), count_lines(out / second.name)
         if counts[0] != counts[1]:
@@ -206,6 +216,6 @@ def can_be_made(name: str) -> bool:
 
 def materialize(needed: Path) -> None:
     """Generate the data of an embedded language or world, if a recipe needs a file of it that is absent."""
-    for name in ("demo", "scenes"):
+    for name in ("demo", "spelling", "scenes"):
         if not needed.exists() and needed.parent.absolute() == (HOME / name).absolute():
             obtain(name, source=None, out=HOME / name, overwrite=True)

@@ -66,9 +66,17 @@ def pharaoh(pair: Pair) -> str:
 
 
 def write_splits(
-    folder: Path, splits: Callable[[], dict[str, list[Pair]]], sides: tuple[str, str], *, overwrite: bool
+    folder: Path,
+    splits: Callable[[], dict[str, list[Pair]]],
+    sides: tuple[str, str],
+    *,
+    overwrite: bool,
+    between: str = " ",
 ) -> None:
-    """Write NAME.SOURCE, NAME.TARGET and NAME.gold of every split. Replaces files only with `overwrite`."""
+    """Write NAME.SOURCE, NAME.TARGET and NAME.gold of every split. Replaces files only with `overwrite`.
+
+    `between` stands between the tokens of a source.
+    """
     kinds = (*sides, "gold")
     paths = [folder / f"{name}.{kind}" for name in ("train", "valid", "test") for kind in kinds]
     present = [path for path in paths if path.exists()]
@@ -77,7 +85,7 @@ def write_splits(
     folder.mkdir(parents=True, exist_ok=True)
     for name, pairs in splits().items():
         columns = [
-            [" ".join(pair.source) for pair in pairs],
+            [between.join(pair.source) for pair in pairs],
             [" ".join(pair.target) for pair in pairs],
             [pharaoh(pair) for pair in pairs],
         ]

@@ -174,7 +174,11 @@ def write(
 ) -> None:
     """Write NAME.letters, NAME.sounds and NAME.gold for train, valid and test. Replaces files only with `overwrite`."""
     write_splits(
-        folder, lambda: splits(train, valid, test, seed=seed), ("letters", "sounds"), overwrite=overwrite
+        folder,
+        lambda: splits(train, valid, test, seed=seed),
+        ("letters", "sounds"),
+        overwrite=overwrite,
+        between="",
     )
 
 

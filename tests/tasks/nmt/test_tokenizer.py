@@ -53,7 +53,7 @@ def pieces(tokenizer: Tokenizer, line: str) -> list[str]:
 
 
 def spelling(tokenizer: Tokenizer, line: str) -> list[str]:
-    return [word.text for word in tokenizer.find_words(line)]
+    return [word.text for word in tokenizer.find_words(line, "source")]
 
 
 any_text = st.text(st.characters(exclude_categories=["Cs"]))
@@ -163,13 +163,13 @@ def test_segmented_pieces_point_at_joined_words(segmented):
 def test_segmented_words_exist(segmented, parts):
     positions = segmented.encode_source(" ".join(parts)).words
     assert len(positions) == len(parts)
-    assert max(positions, default=0) == max(0, len(segmented.find_words(" ".join(parts))) - 1)
+    assert max(positions, default=0) == max(0, len(segmented.find_words(" ".join(parts), "source")) - 1)
 
 
 @given(odd_text, st.booleans())
 def test_a_word_stands_in_the_line_where_its_span_says(bpe, line, lowercase):
     tokenizer = Tokenizer(bpe.kind, lowercase, bpe.source_json, bpe.target_json)
-    found = tokenizer.find_words(line)
+    found = tokenizer.find_words(line, "source")
     assert [line[word.start : word.end] for word in found] == [word.text for word in found] == line.split()
     assert len(found) == max(tokenizer.encode_source(line).words, default=-1) + 1
 
@@ -177,7 +177,7 @@ def test_a_word_stands_in_the_line_where_its_span_says(bpe, line, lowercase):
 @given(st.lists(st.sampled_from(["a", "A@@", "@@", "@@@", "b@@b"]), max_size=8))
 def test_a_segmented_word_spans_its_pieces(segmented, parts):
     line = "  ".join(parts)
-    found = segmented.find_words(line)
+    found = segmented.find_words(line, "source")
     assert len(found) == max(segmented.encode_source(line).words, default=-1) + 1
     assert [part for word in found for part in line[word.start : word.end].split()] == parts
     assert "".join(word.text for word in found) == re.sub("@@( |$)", "", " ".join(parts)).replace(" ", "")

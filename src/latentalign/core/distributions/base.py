@@ -92,7 +92,7 @@ class AlignmentDistribution(ABC):
             },
         )
 
-    # Where the queries of an example depend on each other, a distribution overrides the next six.
+    # Where the queries of an example depend on each other, a distribution overrides the next seven.
 
     @property
     def per_query(self) -> AlignmentDistribution:
@@ -123,6 +123,11 @@ class AlignmentDistribution(ABC):
         self.require("enumerate", by="the exact posterior")
         log_prior = self.enumerate().log_weight.masked_fill(~self.mask, 0.0)
         return Categorical.from_scores(log_prior + self.log_likelihoods(latent), exists=self.mask)
+
+    @property
+    def mode(self) -> Int[Tensor, "*batch"]:
+        """The most probable alignments; 0 for queries without members."""
+        raise self.lacks("mode")
 
     def kl_from(self, q: AlignmentDistribution) -> Float[Tensor, "*batch"]:
         """KL[q || self] for a q whose queries are independent."""

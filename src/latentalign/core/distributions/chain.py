@@ -308,6 +308,11 @@ class Chain(AlignmentDistribution):
         """n paths for every example, as members; NULL is the last one."""
         return sample_paths(self, n)
 
+    @property
+    def mode(self) -> Int[Tensor, "B S"]:
+        """The most probable path."""
+        return self.best()[0]
+
     def best(self) -> tuple[Int[Tensor, "B S"], Float[Tensor, "B"]]:
         """The most probable path and its log-probability (Viterbi); NULL is the last member."""
         return best_path(self)

@@ -20,11 +20,15 @@ from latentalign.tasks.nmt.schemes import Word
 from latentalign.tasks.nmt.tokenizer import Encoded
 from latentalign.tasks.nmt.training_data import EVALUATION_TOKENS
 
-USING = ("prior", "inferred", "posterior")
+USING = ("prior", "inferred", "posterior", "path")
 
 
 def alignment_matrix(latent: Latent, using: str) -> Tensor:
-    """Probabilities (B, S, T) of every alignment under the prior, q or the exact posterior."""
+    """Probabilities (B, S, T) of every alignment under the prior, q or the exact posterior.
+
+    `path` is the exact posterior of the most probable path's alignments, and 0 elsewhere. If a chain has NULL, it is
+    the last of the T members.
+    """
     if using == "prior":
         return latent.prior.mean
     if using == "inferred":
@@ -33,7 +37,11 @@ def alignment_matrix(latent: Latent, using: str) -> Tensor:
         return latent.inferred.mean
     if not latent.prior.per_query.supports("enumerate"):
         raise InputError("a relaxed model has no exact posterior; align with --using prior or inferred")
-    return exact_posterior(latent).mean
+    posterior = exact_posterior(latent)
+    if using == "posterior":
+        return posterior.mean
+    on_path = torch.zeros_like(posterior.mask).scatter(-1, posterior.mode.unsqueeze(-1), True)
+    return posterior.mean.masked_fill(~on_path, 0.0)
 
 
 def available_alignments(trained: TrainedTranslator) -> list[str]:
@@ -43,6 +51,8 @@ def available_alignments(trained: TrainedTranslator) -> list[str]:
         using.append("inferred")
     if trained.model.distribution.supports("enumerate"):
         using.append("posterior")
+    if trained.model.chain is not None:
+        using.append("path")
     return using
 
 
@@ -78,16 +88,23 @@ def align_pairs(
         shape = (len(pairs[i].target.ids), len(pairs[i].source.ids))
         nothing = word_links(np.zeros(shape), pairs[i].source.words, pairs[i].target.words)
         yield i, dict.fromkeys(using, nothing)
-    sizes = [p.size for p in pairs]
+    sizes, null = [p.size for p in pairs], trained.model.has_null
     for group in group_by_size(sizes, skip=set(blank), limit=EVALUATION_TOKENS):
         chosen = [pairs[i] for i in group]
         batch = pair_batch([p.source.ids for p in chosen], [p.target.ids for p in chosen])
         latent = trained.model.latent(batch.to(trained.device))
         found = {name: alignment_matrix(latent, name).double().cpu().numpy() for name in using}
         for row, (i, pair) in enumerate(zip(group, chosen, strict=True)):
-            s, t = len(pair.target.ids), len(pair.source.ids)
-            words = pair.source.words, pair.target.words
-            yield i, {name: word_links(matrix[row, :s, :t], *words) for name, matrix in found.items()}
+            yield i, {name: pair_links(pair, matrix[row], null=null) for name, matrix in found.items()}
+
+
+def pair_links(pair: Pair, matrix: np.ndarray, *, null: bool) -> WordAlignment:
+    """The word alignment of a pair from a padded matrix of its batch, whose last column may be NULL."""
+    s, t = len(pair.target.ids), len(pair.source.ids)
+    if not null:
+        return word_links(matrix[:s, :t], pair.source.words, pair.target.words)
+    columns = np.concatenate([matrix[:s, :t], matrix[:s, -1:]], axis=1)
+    return word_links(columns, [*pair.source.words, -1], pair.target.words)
 
 
 def align_in_order(trained: TrainedTranslator, pairs: Sequence[Pair], using: str) -> list[WordAlignment]:

@@ -84,7 +84,7 @@ def align_text(
         backward = align_pairs_of_text(reverse, [(t, s) for s, t in pairs], using)
         method = symmetrize or DEFAULT_METHOD
         links = combine(links, [rule.choose(alignment) for alignment in backward], method)
-    words = [(trained.vocabulary.find_words(s), trained.vocabulary.find_words(t)) for s, t in pairs]
+    words = [trained.vocabulary.find_pair_words(*pair) for pair in pairs]
     return AlignedText(words, alignments, links)
 
 

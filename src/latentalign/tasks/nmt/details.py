@@ -104,13 +104,13 @@ def describe_pairs(
     matrices = subword_matrices(trained, encoded, available_alignments(trained))
     found = []
     for texts, pair, by_name in zip(pairs, encoded, matrices, strict=True):
-        source, target = map(trained.vocabulary.find_words, texts)
+        source, target = trained.vocabulary.find_pair_words(*texts)
         record = word_record(source, target)
         record["matrices"] = {
             name: form(word_links(m, pair.source.words, pair.target.words).probability)
             for name, m in by_name.items()
         }
-        if trained.config.tokenizer.kind != "words":
+        if not {"words", "characters"}.issuperset(trained.config.tokenizer.kinds):
             record["source_pieces"] = trained.vocabulary.source_pieces(pair.source.ids)
             record["target_pieces"] = trained.vocabulary.target_pieces(pair.target.ids)
             record["piece_matrices"] = {name: form(m) for name, m in by_name.items()}

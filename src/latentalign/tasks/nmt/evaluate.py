@@ -14,6 +14,7 @@ from latentalign.progress import Bars
 from latentalign.tasks.likelihoods import KMAX, LOG_PROBABILITIES, sum_log_probabilities
 from latentalign.tasks.nmt.align import align_pairs, available_alignments, encode_pairs
 from latentalign.tasks.nmt.data import Corpus, build_cache
+from latentalign.tasks.nmt.error_rates import ERROR_RATES, error_rates
 from latentalign.tasks.nmt.link_formats import read_gold
 from latentalign.tasks.nmt.links import Links, score
 from latentalign.tasks.nmt.recipe import TrainedTranslator, find_split
@@ -48,10 +49,12 @@ def evaluate(
     predictive = choose_predictive(trained, how)
     result: dict[str, Any] = {"split": split_name, "objective": trained.config.objective.name, "predict": how}
     result |= likelihoods(trained, split_name, predictive)
-    result |= {"bleu": None, "bleu_signature": None, "chrf": None, "chrf_signature": None}
+    result |= dict.fromkeys(("bleu", "bleu_signature", "chrf", "chrf_signature", *ERROR_RATES))
     if outputs is not None:
         references = [target for _, target in split.read()]
         result |= text_scores(trained.config, outputs, references)
+        if trained.config.tokenizer.kind == "characters":
+            result |= error_rates(outputs, references)
     return result | alignment_errors(trained, split_name)
 
 
@@ -110,9 +113,11 @@ def translate_split(trained: TrainedTranslator, split_name: str, settings: Trans
 
 
 def alignment_errors(trained: TrainedTranslator, split_name: str) -> dict[str, float | None]:
-    """AER of prior, q and exact posterior against gold links; None without gold links."""
+    """AER of prior, q, exact posterior and best path against gold links; None without gold links."""
     split = find_split(trained, split_name)
-    result: dict[str, float | None] = dict.fromkeys(("aer_prior", "aer_inferred", "aer_posterior"))
+    result: dict[str, float | None] = dict.fromkeys(
+        ("aer_prior", "aer_inferred", "aer_posterior", "aer_path")
+    )
     if split.gold is None:
         return result
     pairs = encode_pairs(trained, *map(list, zip(*split.read(), strict=True)))

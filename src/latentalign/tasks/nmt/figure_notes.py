@@ -37,4 +37,15 @@ FIGURES = {
     ),
     "aer_inferred": FigureNote("share, 0 to 1", "Alignment error rate of q."),
     "aer_posterior": FigureNote("share, 0 to 1", "Alignment error rate of the exact posterior."),
+    "aer_path": FigureNote("share, 0 to 1", "Alignment error rate of the most probable path of a chain."),
+    "wer": FigureNote(
+        "percent of lines",
+        "Word error rate of string transduction: lines whose output differs from the reference. Lower is better.",
+    ),
+    "wer_interval": FigureNote("percent of lines", "95 % bootstrap interval of wer over lines."),
+    "per": FigureNote(
+        "percent of tokens",
+        "Phoneme error rate: edit distance between output and reference, relative to the length of the references.",
+    ),
+    "per_interval": FigureNote("percent of tokens", "95 % bootstrap interval of per over lines."),
 }

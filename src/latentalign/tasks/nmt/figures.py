@@ -59,7 +59,7 @@ def draw_test_pairs(folder: Path) -> str:
     encoded = encode_pairs(trained, [pairs[i][0] for i in chosen], [pairs[i][1] for i in chosen])
     parts = [f"{using} alignments of {trained.config.objective.name}; brackets are gold links"]
     for i, alignment in zip(chosen, align_in_order(trained, encoded, using), strict=True):
-        source, target = ([w.text for w in trained.vocabulary.find_words(side)] for side in pairs[i])
+        source, target = ([w.text for w in words] for words in trained.vocabulary.find_pair_words(*pairs[i]))
         links = gold[i].sure if gold else frozenset()
         parts.append(draw_in_terminal(source, target, alignment.probability, gold=links) + "\n")
     return "\n".join(parts)

@@ -223,20 +223,21 @@ class WordAlignment:
     probability: Float[np.ndarray, "W V"]
     """Probability of each source word, averaged over the subwords of the target word."""
     null: Float[np.ndarray, " W"]
-    """Probability of all special tokens, averaged in the same way. They are never linked."""
+    """Probability of NULL and special tokens, averaged in the same way. They are never linked."""
     entropy: Float[np.ndarray, " W"]
     """Entropy in nats over the source words and one more outcome for all special tokens."""
 
-    def best(self, threshold: float = 0.0, *, null: float = np.inf) -> Links:
+    def best(self, threshold: float = 0.0, *, null: float | None = None) -> Links:
         """Each target word with its most probable source word (the first of equals).
 
-        A word gets no link if that probability is zero or below `threshold`, or if special tokens have more
-        than `null`.
+        A word gets no link if that probability is zero or below `threshold`, or if NULL is more probable than the
+        source word (with `null`: more probable than this number).
         """
         if not self.probability.size:
             return frozenset()
         source = self.probability.argmax(axis=1)
-        linked = self._likely(threshold)[np.arange(len(source)), source] & (self.null <= null)
+        largest = self.probability.max(axis=1) if null is None else null
+        linked = self._likely(threshold)[np.arange(len(source)), source] & (self.null <= largest)
         return frozenset((int(source[w]), int(w)) for w in np.flatnonzero(linked))
 
     def at_least(self, threshold: float) -> Links:

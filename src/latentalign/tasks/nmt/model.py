@@ -117,6 +117,11 @@ class TranslationModel(nn.Module):
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -config.init, config.init)
 
+    @property
+    def has_null(self) -> bool:
+        """Whether an output may come from no source position. NULL is then the last member."""
+        return self.chain is not None and self.chain.null
+
     def encode(self, source: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
         """x_1..x_T, the members of the source."""
         memory: Tensor = self.encoder(self.dropout(self.source_embedding(source)), mask)

@@ -1,6 +1,7 @@
-"""How text is divided into tokens: subwords, words, or pieces of text that is segmented already."""
+"""How text is divided into tokens: subwords, words, characters, or pieces of text that is segmented already."""
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,14 +19,17 @@ SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 SMALLEST_BPE = 300
 
-Kind = Literal["bpe", "words", "segmented"]
+Kind = Literal["bpe", "words", "characters", "segmented"]
 
 
 class TokenizerConfig(Section):
     """How text is divided into tokens."""
 
     kind: Kind = "bpe"
-    """`bpe`: subwords. `words`: whitespace-separated words. `segmented`: text that is already cut with `@@` marks."""
+    """`bpe`: subwords. `words`: whitespace-separated words. `characters`: characters with their combining marks.
+    `segmented`: text that is already cut with `@@` marks."""
+    target_kind: Kind | None = None
+    """How the target text is divided, if not like the source. Needs `joint = false`."""
     vocab_size: int = Field(8000, gt=len(SPECIALS))
     """Largest size of a vocabulary, special tokens included. `bpe` uses 260 entries for special tokens and bytes."""
     joint: bool = True
@@ -37,9 +41,20 @@ class TokenizerConfig(Section):
     max_lines: int = Field(1_000_000, ge=1)
     """Largest number of lines per file to learn from. They are spread evenly over the file."""
 
+    @property
+    def kinds(self) -> tuple[Kind, Kind]:
+        """How the source and the target are divided."""
+        return self.kind, self.target_kind or self.kind
+
+    @model_validator(mode="after")
+    def _has_one_kind_if_joint(self) -> "TokenizerConfig":
+        if self.joint and len(set(self.kinds)) > 1:
+            raise ValueError(f"target_kind = {self.target_kind} needs two vocabularies; set joint = false")
+        return self
+
     @model_validator(mode="after")
     def _room_for_bytes(self) -> "TokenizerConfig":
-        if self.kind == "bpe" and self.vocab_size < SMALLEST_BPE:
+        if "bpe" in self.kinds and self.vocab_size < SMALLEST_BPE:
             raise ValueError(
                 f"vocab_size must be at least {SMALLEST_BPE} for kind bpe, got {self.vocab_size}"
             )
@@ -112,6 +127,49 @@ class Words:
         return self.join(pieces_of(vocabulary, ids))
 
 
+SPACE = "\u2581"
+"""How a space is written as a character of its own."""
+JOINERS = re.compile("[\u200d\ufe00-\ufe0f]")
+"""Characters that belong to the one before, although they are no combining marks."""
+
+
+class Characters(Words):
+    """Characters, each with the combining marks that follow it. A space is a character too.
+
+    A mark belongs to the character before it if it has a combining class, as accents have. Vowel signs of Indic scripts
+    have none: they are characters of their own.
+    """
+
+    def split(self, line: str) -> list[str]:
+        """The characters of a line. Whitespace between words counts as one character."""
+        return [word.text for word in self.find_words(line.lower() if self.lowercase else line)]
+
+    def find_words(self, line: str) -> list[Word]:
+        """Every character as a word. A space is written as a low bar."""
+        found: list[Word] = []
+        end = len(line.rstrip())
+        for place in range(len(line) - len(line.lstrip()), end):
+            char = line[place]
+            last = found[-1] if found else None
+            if last is not None and last.end == place and self.belongs_to(last, char):
+                text = SPACE if char.isspace() else last.text + char
+                found[-1] = Word(text, last.start, place + 1)
+            else:
+                found.append(Word(SPACE if char.isspace() else char, place, place + 1))
+        return found
+
+    @staticmethod
+    def belongs_to(last: Word, char: str) -> bool:
+        """Whether a character continues the one before it."""
+        if char.isspace():
+            return last.text == SPACE
+        return last.text != SPACE and (unicodedata.combining(char) != 0 or JOINERS.match(char) is not None)
+
+    def join(self, units: Sequence[str]) -> str:
+        """Join characters to text."""
+        return "".join(units).replace(SPACE, " ")
+
+
 class Segmented(Words):
     """Pieces of text that is segmented already. All pieces of a word except the last end in @@."""
 
@@ -178,7 +236,12 @@ class Bpe(Words):
         return " ".join(re.sub(r"[^\S ]", "\ufffd", text).split())
 
 
-SCHEMES: dict[str, type[Words]] = {"bpe": Bpe, "words": Words, "segmented": Segmented}
+SCHEMES: dict[str, type[Words]] = {
+    "bpe": Bpe,
+    "words": Words,
+    "characters": Characters,
+    "segmented": Segmented,
+}
 
 
 def pieces_of(vocabulary: tokenizers.Tokenizer, ids: Sequence[int]) -> list[str]:

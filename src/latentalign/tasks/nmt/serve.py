@@ -128,8 +128,8 @@ def translate_each(
 def align_pairs(trained: TrainedTranslator, pairs: Sequence[tuple[str, str]], check: Check) -> dict[str, Any]:
     """The alignments of sentence pairs."""
     for number, pair in enumerate(pairs):
-        for side, text in zip(("source", "target"), pair, strict=True):
-            if not trained.vocabulary.find_words(text):
+        for side, words in zip(("source", "target"), trained.vocabulary.find_pair_words(*pair), strict=True):
+            if not words:
                 raise InputError(f"pairs.{number}.{side}: there is no word in it")
     encoded = encode_pairs(trained, [s for s, _ in pairs], [t for _, t in pairs])
     cells = sum(len(pair.source.ids) * len(pair.target.ids) for pair in encoded)

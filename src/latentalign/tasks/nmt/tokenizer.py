@@ -1,8 +1,8 @@
 """Text to subword ids and back. The word that each subword belongs to is always known.
 
-There are three kinds: `bpe` learns subwords, `words` uses whitespace-separated words, and `segmented` reads text
-that was segmented with `@@ ` before. Words are what `str.split` finds. The text is not changed otherwise (no
-Unicode normalisation), except that `lowercase` lowers it.
+There are four kinds: `bpe` learns subwords, `words` uses whitespace-separated words, `characters` uses characters, and
+`segmented` reads text that was segmented with `@@ ` before. Words are what `str.split` finds; for `characters`, every
+character is a word. The text is not changed otherwise (no Unicode normalisation), except that `lowercase` lowers it.
 """
 
 import json
@@ -29,6 +29,7 @@ from latentalign.tasks.nmt.schemes import (
     Kind,
     TokenizerConfig,
     Word,
+    Words,
     pieces_of,
 )
 from latentalign.tasks.nmt.splits import Side
@@ -59,6 +60,8 @@ class Tokenizer:
     lowercase: bool
     source_json: str = field(repr=False)
     target_json: str = field(repr=False)
+    target_kind: Kind | None = None
+    """How the target text is divided, if not like the source."""
     source_vocabulary: tokenizers.Tokenizer = field(init=False, repr=False, compare=False)
     target_vocabulary: tokenizers.Tokenizer = field(init=False, repr=False, compare=False)
     source_size: int = field(init=False, repr=False, compare=False)
@@ -70,7 +73,10 @@ class Tokenizer:
         self.source_vocabulary = source = tokenizers.Tokenizer.from_str(self.source_json)
         self.target_vocabulary = target = source if same else tokenizers.Tokenizer.from_str(self.target_json)
         self.source_size, self.target_size = source.get_vocab_size(), target.get_vocab_size()
-        self._scheme = SCHEMES[self.kind](self.lowercase)
+        self._schemes: dict[Side, Words] = {
+            "source": SCHEMES[self.kind](self.lowercase),
+            "target": SCHEMES[self.target_kind or self.kind](self.lowercase),
+        }
         self._content = {
             "format": FORMAT,
             "version": VERSION,
@@ -79,6 +85,8 @@ class Tokenizer:
             "source": self.source_json,
             "target": None if same else self.target_json,
         }
+        if self.target_kind is not None:  # absent in files of earlier versions
+            self._content["target_kind"] = self.target_kind
         self._fingerprint = _digest(self._content)
         self._tables: dict[str, UnitTable] = {}
 
@@ -86,12 +94,17 @@ class Tokenizer:
     def learn(cls, config: TokenizerConfig, source: Text, target: Text) -> "Tokenizer":
         """Learn the vocabularies of the two sides of a corpus."""
         groups = [[source, target]] if config.joint else [[source], [target]]
-        learned = [_learn(config, paths) for paths in groups]
-        return cls(config.kind, config.lowercase, learned[0], learned[-1])
+        learned = [_learn(config, kind, paths) for kind, paths in zip(config.kinds, groups, strict=False)]
+        target_kind = None if config.target_kind == config.kind else config.target_kind
+        return cls(config.kind, config.lowercase, learned[0], learned[-1], target_kind)
 
-    def find_words(self, line: str) -> list[Word]:
+    def find_words(self, line: str, side: Side) -> list[Word]:
         """The words of a line that `Encoded.words` refers to, spelt as in the line. Segmented words are joined."""
-        return self._scheme.find_words(line)
+        return self._schemes[side].find_words(line)
+
+    def find_pair_words(self, source: str, target: str) -> tuple[list[Word], list[Word]]:
+        """The words of both sides of a pair."""
+        return self.find_words(source, "source"), self.find_words(target, "target")
 
     def encode_source(self, line: str) -> Encoded:
         """Subwords of a source line, without special tokens."""
@@ -103,19 +116,19 @@ class Tokenizer:
 
     def encode_source_batch(self, lines: Sequence[str]) -> list[Encoded]:
         """Subwords of source lines."""
-        return self._encode(lines, self.source_vocabulary)
+        return self._encode(lines, "source")
 
     def encode_target_batch(self, lines: Sequence[str]) -> list[Encoded]:
         """Subwords of target lines."""
-        return self._encode(lines, self.target_vocabulary)
+        return self._encode(lines, "target")
 
     def source_ids(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of source lines, without word positions. This is faster for large files."""
-        return self._ids(lines, self.source_vocabulary)
+        return self._ids(lines, "source")
 
     def target_ids(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of target lines, without word positions."""
-        return self._ids(lines, self.target_vocabulary)
+        return self._ids(lines, "target")
 
     def id_arrays(self, lines: Sequence[str], side: Side) -> tuple[np.ndarray, np.ndarray]:
         """Ids of the lines of one side, one line after the other, and the number of ids of each line.
@@ -124,18 +137,17 @@ class Tokenizer:
         """
         if side not in self._tables or len(self._tables[side]) > LARGEST_TABLE:
             self._tables[side] = UnitTable()
-        vocabulary = self.source_vocabulary if side == "source" else self.target_vocabulary
-        rows = list(map(self._scheme.split, lines))
-        return self._tables[side].gather(rows, lambda units: self._ids_of_units([units], vocabulary))
+        rows = list(map(self._schemes[side].split, lines))
+        return self._tables[side].gather(rows, lambda units: self._ids_of_units([units], side))
 
     def decode_target(self, ids: Sequence[int]) -> str:
         """Decode target ids to text. Special tokens are removed, except <unk>, which stays visible."""
         visible = [int(token) for token in ids if token > EOS or token == UNK]
-        return self._scheme.text(visible, self.target_vocabulary)
+        return self._schemes["target"].text(visible, self.target_vocabulary)
 
     def target_words(self, ids: Sequence[int]) -> list[int]:
         """The position of the word of each target id in `decode_target(ids)`; ids without <pad>, <s> and </s>."""
-        return list(self._scheme.words_of_pieces(pieces_of(self.target_vocabulary, ids)))
+        return list(self._schemes["target"].words_of_pieces(pieces_of(self.target_vocabulary, ids)))
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
         """Source ids as readable pieces. The space before a word is shown as a low bar."""
@@ -165,7 +177,8 @@ class Tokenizer:
         doubt = _check_header(path, content)
         try:
             source = content["source"]
-            loaded = cls(content["kind"], content["lowercase"], source, content["target"] or source)
+            target, target_kind = content["target"] or source, content.get("target_kind")
+            loaded = cls(content["kind"], content["lowercase"], source, target, target_kind)
             intact = raw == loaded._bytes()
             valid = intact and _is_valid(loaded.source_vocabulary) and _is_valid(loaded.target_vocabulary)
         except Exception as error:  # the tokenizers library raises nothing more precise
@@ -180,29 +193,28 @@ class Tokenizer:
         """The content of the file: equal bytes for equal tokenizers."""
         return json.dumps({**self._content, "sha256": self._fingerprint}).encode()
 
-    def _encode(self, lines: Sequence[str], vocabulary: tokenizers.Tokenizer) -> list[Encoded]:
+    def _encode(self, lines: Sequence[str], side: Side) -> list[Encoded]:
         """Ids of lines and the positions of their words."""
-        rows = [self._scheme.split(line) for line in lines]
-        ids = self._ids_of_units(rows, vocabulary)
+        rows = [self._schemes[side].split(line) for line in lines]
+        ids = self._ids_of_units(rows, side)
         encoded = []
         for units in rows:
-            places = zip(self._scheme.words_of_units(units), units, strict=True)
+            places = zip(self._schemes[side].words_of_units(units), units, strict=True)
             words = [place for place, unit in places for _ in ids[unit]]
             encoded.append(Encoded(list(chain.from_iterable(map(ids.__getitem__, units))), words))
         return encoded
 
-    def _ids(self, lines: Sequence[str], vocabulary: tokenizers.Tokenizer) -> list[list[int]]:
+    def _ids(self, lines: Sequence[str], side: Side) -> list[list[int]]:
         """Ids of lines."""
-        rows = [self._scheme.split(line) for line in lines]
-        ids = self._ids_of_units(rows, vocabulary)
+        rows = [self._schemes[side].split(line) for line in lines]
+        ids = self._ids_of_units(rows, side)
         return [list(chain.from_iterable(map(ids.__getitem__, units))) for units in rows]
 
-    def _ids_of_units(
-        self, rows: Iterable[Iterable[str]], vocabulary: tokenizers.Tokenizer
-    ) -> dict[str, list[int]]:
+    def _ids_of_units(self, rows: Iterable[Iterable[str]], side: Side) -> dict[str, list[int]]:
         """Ids of every unit of some lines. A repeated unit is encoded only once."""
+        vocabulary = self.source_vocabulary if side == "source" else self.target_vocabulary
         units = list(dict.fromkeys(chain.from_iterable(rows)))
-        marked = [self._scheme.before_unit + unit for unit in units]
+        marked = [self._schemes[side].before_unit + unit for unit in units]
         try:
             batch = vocabulary.encode_batch_fast(marked, add_special_tokens=False)
         except TypeError:
@@ -249,7 +261,8 @@ def _check_header(path: Path, content: Any) -> str:
         raise CheckpointError(
             f"{path}: {doubt}version {content.get('version')}, but this program reads only version {VERSION}"
         )
-    if not doubt and content.get("kind") not in list(SCHEMES):
+    kinds = content.get("kind"), content.get("target_kind", "words")
+    if not doubt and not all(kind in list(SCHEMES) for kind in kinds):
         raise CheckpointError(f"{path}: {INVALID}")
     return doubt
 
@@ -262,9 +275,9 @@ def _is_valid(vocabulary: tokenizers.Tokenizer) -> bool:
     return first and sorted(entries.values()) == list(range(vocabulary.get_vocab_size()))
 
 
-def _learn(config: TokenizerConfig, paths: Sequence[Text]) -> str:
+def _learn(config: TokenizerConfig, kind: Kind, paths: Sequence[Text]) -> str:
     """Learn one vocabulary from all files; the JSON text of the tokenizers library."""
-    scheme = SCHEMES[config.kind](config.lowercase)
+    scheme = SCHEMES[kind](config.lowercase)
     content = json.loads(scheme.learn(config, _Sample(config, paths)).to_str())
     # These would encode text that is written like a special token as the special token.
     content["added_tokens"] = []

@@ -14,7 +14,7 @@ from latentalign.tasks.nmt.align import Pair, align_in_order, alignment_record
 from latentalign.tasks.nmt.decode import Translator, group_by_size
 from latentalign.tasks.nmt.links import WordAlignment
 from latentalign.tasks.nmt.recipe import SearchConfig, TrainedTranslator
-from latentalign.tasks.nmt.schemes import find_words
+from latentalign.tasks.nmt.schemes import Word, find_words
 from latentalign.tasks.nmt.tokenizer import EOS, Encoded
 
 CHUNK = 2000
@@ -120,15 +120,22 @@ class TranslationJob:
         """Every translation of every line with its word links, as `schema.AlignedTranslation` describes them."""
         aligned = zip(self.lines, outputs, self.align(outputs), strict=True)
         for number, (line, best, alignments) in enumerate(aligned):
-            source = self.trained.vocabulary.find_words(line)
             for rank, (one, alignment) in enumerate(zip(best, alignments, strict=True), start=1):
                 yield {
-                    **alignment_record(number, (source, find_words(one.text)), alignment, alignment.best()),
+                    **alignment_record(number, self.words(line, one), alignment, alignment.best()),
                     "rank": rank,
                     "text": one.text,
                     "log_prob": one.log_prob,
                     "score": one.score,
                 }
+
+    def words(self, line: str, output: Translation) -> tuple[list[Word], list[Word]]:
+        """The words of a line and of its translation."""
+        source, target = self.trained.vocabulary.find_pair_words(line, output.text)
+        # The text of segmented words is joined, so that it has no marks to look for.
+        return source, find_words(
+            output.text
+        ) if self.trained.config.tokenizer.kind == "segmented" else target
 
 
 def translate_lines(
