@@ -27,8 +27,9 @@ class InferenceConfig(Section):
     """Layers of both bidirectional LSTMs of the network. If unset, as many as `model.encoder_layers`."""
     size: int | None = Field(None, ge=1)
     """Units of both LSTMs in each direction. If unset, as many as `model.encoder_size`."""
-    chain: bool = False
-    """Let the alignments of q depend on each other in the same way as those of the prior. A monotone prior needs it."""
+    chain: bool | None = None
+    """Let the alignments of q depend on each other in the same way as those of the prior. If unset, only for a
+    monotone prior, which needs it."""
     smoothing: float = Field(0.1, ge=0, le=1)
     """Share of an external q that is spread evenly over all source positions."""
 
