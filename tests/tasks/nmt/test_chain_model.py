@@ -2,16 +2,21 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 
 from latentalign import OBJECTIVES, parse_predict
+from latentalign import config as recipes
+from latentalign.errors import InputError
 from latentalign.search import BeamSearch
+from latentalign.tasks.nmt.align import Pair, alignment_matrix, pair_links
 from latentalign.tasks.nmt.decode import Translator, pair_batch
 from latentalign.tasks.nmt.inference_network import InferenceConfig
 from latentalign.tasks.nmt.model import ModelConfig, TranslationModel
 from latentalign.tasks.nmt.prior import PriorConfig
-from latentalign.tasks.nmt.tokenizer import EOS
+from latentalign.tasks.nmt.recipe import NMTConfig
+from latentalign.tasks.nmt.tokenizer import EOS, Encoded
 
 WORDS = 7
 PRIORS = {
@@ -104,3 +109,54 @@ def test_q_may_be_independent_or_a_chain(name, prior, chain):
     if name == "variational-enum":
         evidence = OBJECTIVES["marginal"]()(latent).value.sum(1)
         assert (estimate.value.sum(1) <= evidence + 1e-12).all()
+
+
+def test_the_best_path_is_linked_with_its_posterior_probability():
+    model = build(PRIORS["jump by query, NULL"])
+    with torch.no_grad():
+        latent = model.latent(pair_batch([[4, 5, 6]], [[4, 6]]))
+    posterior = latent.prior.exact_posterior(latent)
+    matrix = alignment_matrix(latent, "path")
+    path, _ = posterior.best()
+    assert torch.equal((matrix > 0).long().argmax(-1), path)
+    assert torch.equal(matrix.sum(-1), posterior.mean.gather(-1, path.unsqueeze(-1)).squeeze(-1))
+
+
+def test_a_word_whose_best_source_is_null_has_no_link():
+    pair = Pair(Encoded([4, 5], [0, 1]), Encoded([4, 6], [0, 1]))
+    matrix = np.array(
+        [[0.2, 0.3, 0.0, 0.5], [0.5, 0.1, 0.0, 0.4], [0.0, 0.0, 0.0, 1.0]]
+    )  # NULL is the last column
+    alignment = pair_links(pair, matrix, null=True)
+    assert alignment.null.tolist() == [0.5, 0.4]
+    assert alignment.best() == {(0, 1)}
+    assert pair_links(pair, matrix, null=False).best() == {(1, 0), (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["objective.name=rws", "prior.kind=jump"], "rws is not defined for prior.kind"),
+        (
+            ["objective.name=marginal", "objective.tolerance=0.1", "prior.kind=jump"],
+            "is not defined for prior.kind",
+        ),
+        (["inference.chain=true"], "inference.chain needs a prior that is a chain"),
+        (
+            ["objective.name=variational-sample", "prior.kind=monotone", "inference.chain=false"],
+            "never goes back",
+        ),
+        (["prior.null=true"], 'prior.null has no effect if prior.kind is "independent"'),
+        (["prior.kind=jump", "prior.max_step=2"], "prior.max_step has no effect"),
+    ],
+)
+def test_combinations_that_cannot_work_are_refused_by_name(changes, message):
+    with pytest.raises(InputError, match=message):
+        recipes.load("nmt/demo", NMTConfig, changes)
+
+
+def test_q_follows_a_monotone_prior_unless_it_is_set():
+    load = lambda *changes: recipes.load("nmt/demo", NMTConfig, list(changes)).inference.chain  # noqa: E731
+    assert load("prior.kind=monotone") is True
+    assert load("prior.kind=jump") is False
+    assert load("prior.kind=jump", "inference.chain=true") is True
