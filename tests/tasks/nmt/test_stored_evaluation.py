@@ -135,5 +135,5 @@ def test_evaluate_explains_and_report_says_that_it_reuses(run, tmp_path):
 def test_overwriting_a_run_forgets_its_evaluations(trained):
     evaluate_and_store(TRANSLATION, trained, "test", LIKELIHOODS)
     assert describe_evaluation(TRANSLATION, trained, "test", LIKELIHOODS)["beam"] is None
-    trained.run.clear()
+    trained.run.open(resume=False, overwrite=True)
     assert not trained.run.evaluation.exists()
