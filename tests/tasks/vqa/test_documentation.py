@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from latentalign.cli.main import app
 from latentalign.config import Recipe
+from latentalign.errors import InputError
 from latentalign.tasks.vqa.questions import match_annotations, read_annotations, read_questions
 from latentalign.tasks.vqa.recipe import VQAConfig
 
@@ -90,3 +91,18 @@ def test_the_commands_of_the_page_work_in_their_order(tmp_path, monkeypatch, siz
     data = re.search(r'id="region-data">(.*?)</script>', Path("rooms.html").read_text(), re.DOTALL)[1]
     assert len(json.loads(data)["pictures"]) == 4  # the photographs are in the report
     assert json.loads(Path("rooms/card.json").read_bytes())["features"] == "efficientnet-lite0"
+
+
+def test_training_without_the_corpus_names_the_command_that_makes_it_and_leaves_nothing(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    error = CliRunner().invoke(app, ["train", "vqa/daquar", "--out", "run"]).exception
+    assert isinstance(error, InputError)
+    assert "run `latentalign data daquar --from DIR`" in str(error)
+    assert list(tmp_path.iterdir()) == []
+    write_daquar(tmp_path / "DAQUAR")
+    assert CliRunner().invoke(app, ["data", "daquar", "--from", "DAQUAR"]).exit_code == 0
+    error = CliRunner().invoke(app, ["train", "vqa/daquar", "--out", "run"]).exception
+    assert "latentalign features" in str(error)
+    assert not (tmp_path / "run").exists()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 from latentalign.errors import LatentAlignError
+from latentalign.progress import warn
 from latentalign.tasks.vqa.accuracy import Accuracies, accuracies
 from latentalign.tasks.vqa.data import Example, read_split
 from latentalign.tasks.vqa.questions import words
@@ -27,9 +27,7 @@ def compare_baselines(
     try:
         train = read_split(data.train, seed=data.split_seed)
     except (LatentAlignError, OSError) as error:
-        print(
-            f"latentalign: no baselines, because they need the training questions: {error}", file=sys.stderr
-        )
+        warn(f"no baselines, because they need the training questions: {error}")
         return None
     humans = [e.annotation for e in examples]
     return {

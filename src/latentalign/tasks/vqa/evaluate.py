@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from latentalign.core.errors import MissingAbilityError
 from latentalign.core.latent import Latent
 from latentalign.core.predictives import Predictive, exact_posterior
 from latentalign.errors import InputError
+from latentalign.progress import warn
 from latentalign.tasks.likelihoods import (
     KMAX,
     LOG_PROBABILITIES,
@@ -52,7 +52,7 @@ def evaluate(trained: TrainedAnswerer, split: str, *, predict: str | None = None
     result |= found.figures()
     result["comparison"] = compare_baselines(trained, corpus.examples, found)
     if found.warning():
-        print(f"latentalign: {split}: {found.warning()}", file=sys.stderr)
+        warn(f"{split}: {found.warning()}")
     return result | found.breakdowns()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -13,6 +12,7 @@ import numpy as np
 
 from latentalign.data.region_features import Regions, grid_boxes
 from latentalign.errors import InputError
+from latentalign.progress import warn
 from latentalign.tasks.vqa.layouts.pictures import (
     Array,
     Row,
@@ -150,7 +150,7 @@ def _say_how(source: Path, rows: int | None, tokens: int | None, *, positions: b
         cells = "" if rows is None else f"{isqrt(rows - tokens)} x {isqrt(rows - tokens)} "
         message = f"rows are {cells}patches after {tokens} class or register tokens, which are left out"
         remedy = "if not, add --prefix-tokens N with another number"
-    print(f"latentalign: {source}: {message}; {remedy}", file=sys.stderr)
+    warn(f"{source}: {message}; {remedy}")
 
 
 def _grid_regions(row: Row, array: Array, tokens: int | None) -> Regions:
