@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from latentalign.training.recipe import TrainingConfig
 from latentalign.training.schedule import Schedule
 
 
@@ -69,3 +70,34 @@ def test_a_resumed_schedule_remembers_the_best_bound():
     rates(before, [4, 6])
     after.resume(dataclasses.asdict(before))
     assert rates(before, [5]) == rates(after, [5]) == [(False, 0.25)]
+
+
+def test_a_recipe_sets_every_part_of_the_schedule():
+    config = TrainingConfig(
+        learning_rate=0.25, decay=0.125, decay_start=7, patience=9, min_gain=0.5, decay_always=11
+    )
+    expected = Schedule(learning_rate=0.25, decay=0.125, start=7, patience=9, min_gain=0.5, anneal=11)
+    assert Schedule.from_config(config) == expected
+
+
+def test_the_defaults_are_those_of_a_recipe():
+    assert Schedule.from_config(TrainingConfig()) == Schedule(TrainingConfig().learning_rate)
+    assert not Schedule(1.0, patience=1).ended
+
+
+def test_the_rate_may_fall_at_the_first_validation_that_counts():
+    assert rates(Schedule(1.0, 0.5, start=2), [5, 6]) == [(True, 1.0), (False, 0.5)]
+
+
+def test_a_gain_of_exactly_the_least_counts():
+    schedule = Schedule(1.0, min_gain=0.5)
+    assert rates(schedule, [8, 4]) == [(True, 1.0), (True, 1.0)]
+    assert schedule.stale == 0
+
+
+def test_a_schedule_of_the_first_version_is_resumed():
+    state = dataclasses.asdict(Schedule(0.5, validations=3, best_bound=7.0, best_score=6.0, stale=2))
+    state["best_ppl"] = state.pop("best_score")
+    schedule = Schedule(1.0)
+    schedule.resume(state)
+    assert schedule == Schedule(0.5, validations=3, best_bound=7.0, best_score=6.0, stale=2)

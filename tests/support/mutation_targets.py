@@ -1,0 +1,44 @@
+"""What tests/mutation.py mutates, and which tests run."""
+
+TARGETS: list[tuple[list[str], list[str]]] = [
+    (["tests/training/test_schedule.py"], ["training/schedule.py"]),
+    (
+        ["tests/tasks/nmt/test_links.py", "tests/tasks/nmt/test_link_formats.py"],
+        ["tasks/nmt/links.py", "tasks/nmt/link_formats.py"],
+    ),
+    (["tests/tasks/nmt/test_text_scores.py"], ["tasks/nmt/text_scores.py"]),
+    (["tests/tasks/vqa/test_accuracy.py"], ["tasks/vqa/accuracy.py"]),
+    (["tests/test_search.py"], ["search.py"]),
+    (["tests/test_textfiles.py", "tests/test_storage.py"], ["textfiles.py", "storage.py"]),
+    (["tests/data/test_demo.py", "tests/data/test_spelling.py"], ["data/pairs.py"]),
+    (["tests/tasks/nmt/test_data.py"], ["tasks/nmt/data.py"]),
+    (["tests/tasks/vqa/test_questions.py"], ["tasks/vqa/questions.py"]),
+    (
+        [
+            "tests/tasks/vqa/test_layouts.py",
+            "tests/tasks/vqa/test_layouts_numpy.py",
+            "tests/tasks/vqa/test_layouts_hdf5.py",
+        ],
+        ["tasks/vqa/layouts/*.py"],
+    ),
+    (["tests/data/test_region_features.py"], ["data/region_features/*.py"]),
+    (["tests/core"], ["core/**/*.py"]),
+]
+"""Test files, and the modules that they test."""
+
+SPEED = {
+    "BLOCK",
+    "CACHE_LINE",
+    "CHUNK",
+    "FIRST_TAIL",
+    "LOG_SPACE_BUFFERS",
+    "MAX_HIDDEN",
+    "MAX_LOGITS",
+    "PAGE",
+    "RESIDENT_BYTES",
+    "SHORTLIST",
+    "SINGLE_ROWS",
+}
+MESSAGES = {"RECOVERY", "_PHARAOH", "_WA"}
+CONSTANTS = frozenset(SPEED | MESSAGES)
+"""Constants that change speed and memory alone, or the text of a message. They are not mutated."""
