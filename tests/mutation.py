@@ -55,6 +55,8 @@ UNABLE = 98
 """Exit code of a process that could not replace the code of a module."""
 BROKEN = 99
 """Exit code of a process in which pytest could not do its work."""
+CONFIRMED = 50.0
+"""Limit in seconds up to which survivors are tried again."""
 BUDGET = 60.0
 """Seconds of tests for one mutant; beyond, the slowest tests are left out."""
 
@@ -203,7 +205,9 @@ class Laboratory:
                 self.server.send(request)
             return self.server.recv()
         except (EOFError, OSError):
-            raise SystemExit(f"the server has ended: {(self.folder / 'server.log').read_text()[-3000:]}") from None
+            raise SystemExit(
+                f"the server has ended: {(self.folder / 'server.log').read_text()[-3000:]}"
+            ) from None
 
     def dismiss(self) -> None:
         """End the server."""
@@ -214,12 +218,18 @@ class Laboratory:
             self.server = None
 
     def kills(self, module: str, mutant: Mutant, tests: list[str]) -> bool:
-        """Whether a test fails with a mutant. Survivors of replaced functions are imported and tried again."""
+        """Whether a test fails with a mutant.
+
+        A function that runs while the package is imported cannot be replaced later. Survivors are therefore imported
+        and tried again, unless that takes long.
+        """
         limit = 20 + 10 * sum(self.seconds[t] for t in tests)
         if mutant.in_function:
             code = self.ask((module, mutant.source, tests, limit))
             if code not in (0, UNABLE, BROKEN):
                 return True
+            if code == 0 and limit > CONFIRMED:
+                return False
         return self.try_import(module, mutant.source, tests, limit)
 
     def enter(self) -> None:

@@ -14,7 +14,7 @@ from latentalign import (
     SumAndSample,
     Variational,
 )
-from latentalign.core.baselines import leave_one_out, no_baseline, soft_baseline
+from latentalign.core.baselines import build_baseline, leave_one_out, no_baseline, soft_baseline
 from support.problems import all_draws, gradients, masked, probability_of, problem
 
 
@@ -79,6 +79,7 @@ def test_a_running_mean_lives_on_its_own_device_with_or_without_float64():
     elsewhere = RunningMean().to("meta")
     elsewhere.update(torch.zeros(3, device="meta"))
     assert elsewhere.mean.device.type == "meta"
+    assert elsewhere.mean.dtype == elsewhere.seen.dtype == torch.float64
 
     def to_device_without_float64(state):
         if state.dtype == torch.float64:
@@ -145,3 +146,11 @@ def test_a_running_mean_counts_the_rewards_of_all_processes():
     for running in (here, both):
         running.update(torch.tensor([0.0, 3.0]))
     assert (here.mean.item(), both.mean.item()) == (1.5, 2.25)
+
+
+def test_baselines_are_found_by_name():
+    assert build_baseline("soft") is soft_baseline
+    assert build_baseline("none") is no_baseline
+    assert build_baseline("leave-one-out") is leave_one_out
+    assert isinstance(build_baseline("running-mean"), RunningMean)
+    assert isinstance(build_baseline("learned"), LearnedBaseline)

@@ -22,6 +22,7 @@ from latentalign import (
     marginal,
     parse_predict,
 )
+from latentalign.core.kernels.beam import Beam
 from support.problems import gradients, problem
 
 HOW = ("exact", "certified:0.01", "kmax:2", "soft")
@@ -165,3 +166,32 @@ def test_a_head_that_is_not_factored_predicts_alike():
     assert isinstance(p.head, MLPHead)
     for how in HOW:
         torch.testing.assert_close(plain.predict(how), choice_of(p).predict(how))
+
+
+def test_absent_queries_of_a_choice_count_for_nothing():
+    p = problem((2, 3), ragged=False)
+    exists = torch.tensor([[True, True, False], [True, False, False]])
+    latent = choice_of(p, query_mask=exists).observe(p.target)
+    found, whole = marginal(latent).value, marginal(choice_of(p).observe(p.target)).value
+    assert (found[~exists] == 0).all()
+    torch.testing.assert_close(found[exists], whole[exists])
+
+
+def test_prediction_is_exact_unless_asked_otherwise():
+    p = problem()
+    assert torch.equal(choice_of(p).predict(), choice_of(p).predict("exact"))
+
+
+def test_a_predictive_is_given_the_choice_and_the_beam():
+    class Echo(Predictive):
+        def alignments(self, prior):
+            raise NotImplementedError
+
+        def log_probs(self, choice, beam=None):
+            return torch.full((1, 1), float(choice is wanted and beam is known))
+
+    wanted = choice_of(problem())
+    flags = torch.zeros(1, dtype=torch.long)
+    known = Beam(torch.zeros(1), flags, flags + 1, flags.bool(), end=0, never=(0,))
+    assert wanted.predict(Echo(), known).item() == 1
+    assert wanted.predict(Echo()).item() == 0

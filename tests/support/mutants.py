@@ -19,14 +19,12 @@ UNTOUCHED = (
     | m.FunctionDef(name=m.Name("__repr__"))
     | m.If(test=m.Name("TYPE_CHECKING"))
     | m.Expr(value=m.SimpleString() | m.ConcatenatedString())
-    | m.Arg(keyword=m.Name("device"))
+    | m.Arg(keyword=m.Name("device") | m.Name("strict"))
     | m.Call(func=m.Name("print") | m.Name("len") | m.Name("isinstance") | m.Name("TypeVar") | m.Name("cast"))
     | m.Call(func=m.Name(value=m.MatchIfTrue(lambda name: name.endswith("Error"))))
     | m.Call(func=m.Attribute(attr=m.Name("warn")))
 )
 """Code without behaviour of its own, or whose behaviour a test on a CPU cannot see. It is not mutated."""
-
-NUMBERS = m.Integer() | m.Float()
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class _Collector(cst.CSTVisitor):
                 made = list(operator(node))
                 # A change of case tells no more than a change of letters, so one change of a string is enough.
                 for new in made[:1] if operator is operator_string else made:
-                    if not changes_device(node, new):
+                    if not changes_untouched_argument(node, new):
                         self.changes.append(_Change(node, new, *self.statement, self.bodies > 0))
         return True
 
@@ -110,12 +108,12 @@ class _Collector(cst.CSTVisitor):
         return place.start.line, max(place.start.line, inside.start.line - 1)
 
 
-def changes_device(old: cst.CSTNode, new: cst.CSTNode) -> bool:
-    """Whether a changed call differs in its device alone: tests run on one device."""
+def changes_untouched_argument(old: cst.CSTNode, new: cst.CSTNode) -> bool:
+    """Whether a changed call differs in an argument that is not mutated."""
     if not (isinstance(old, cst.Call) and isinstance(new, cst.Call)):
         return False
     kept = {id(arg) for arg in new.args}
-    return any(m.matches(arg, m.Arg(keyword=m.Name("device"))) for arg in old.args if id(arg) not in kept)
+    return any(m.matches(arg, UNTOUCHED) for arg in old.args if id(arg) not in kept)
 
 
 def first_difference(old: str, new: str) -> tuple[str, str]:
