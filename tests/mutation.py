@@ -57,8 +57,8 @@ BROKEN = 99
 """Exit code of a process in which pytest could not do its work."""
 CONFIRMED = 50.0
 """Limit in seconds up to which survivors are tried again."""
-BUDGET = 60.0
-"""Seconds of tests for one mutant; beyond, the slowest tests are left out."""
+BUDGETS = {True: 30.0, False: 6.0}
+"""Seconds of tests for one mutant in a function, and elsewhere; beyond, the slowest tests are left out."""
 
 
 @dataclass(frozen=True)
@@ -287,20 +287,19 @@ class Laboratory:
             self.covering[name] = {int(n): tests for n, tests in lines.items()}
 
     def tests_of(self, module: str, mutant: Mutant) -> list[str]:
-        """The tests that execute the changed lines, or any line of the module if the change is in no function.
+        """The tests that execute the changed lines, or any line of the module if those run on import.
 
         The fastest come first.
         """
         covering = self.covering.get(module, {})
-        lines = range(mutant.first, mutant.last + 1) if mutant.in_function else covering
-        found = {test for line in lines for test in covering.get(line, ())} - {""}
-        if not (found or mutant.in_function):
-            found = set(self.seconds)
-        chosen = sorted(found, key=lambda t: (self.seconds[t], t))
+        found = {test for line in mutant.lines for test in covering.get(line, ())}
+        if not mutant.in_function or "" in found:  # it runs on import, so all that use the module may see it
+            found = {test for tests in covering.values() for test in tests}
+        chosen = sorted(found - {""}, key=lambda t: (self.seconds[t], t))
         total, kept = 0.0, []
         for test in chosen:
             total += self.seconds[test]
-            if total > BUDGET:
+            if total > BUDGETS[mutant.in_function]:
                 break
             kept.append(test)
         return kept

@@ -19,7 +19,7 @@ UNTOUCHED = (
     | m.FunctionDef(name=m.Name("__repr__"))
     | m.If(test=m.Name("TYPE_CHECKING"))
     | m.Expr(value=m.SimpleString() | m.ConcatenatedString())
-    | m.Arg(keyword=m.Name("device") | m.Name("strict"))
+    | m.Arg(keyword=m.Name("device") | m.Name("strict") | m.Name("max_logits"))
     | m.Call(func=m.Name("print") | m.Name("len") | m.Name("isinstance") | m.Name("TypeVar") | m.Name("cast"))
     | m.Call(func=m.Name(value=m.MatchIfTrue(lambda name: name.endswith("Error"))))
     | m.Call(func=m.Attribute(attr=m.Name("warn")))
@@ -37,6 +37,11 @@ class Mutant:
     before: str
     after: str
     source: str
+
+    @property
+    def lines(self) -> range:
+        """The numbers of all lines of the statement."""
+        return range(self.first, self.last + 1)
 
 
 @dataclass(frozen=True)

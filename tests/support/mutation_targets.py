@@ -39,6 +39,6 @@ SPEED = {
     "SHORTLIST",
     "SINGLE_ROWS",
 }
-MESSAGES = {"RECOVERY", "_PHARAOH", "_WA"}
+MESSAGES = {"RECOVERY", "_PHARAOH", "_WA", "__all__"}
 CONSTANTS = frozenset(SPEED | MESSAGES)
-"""Constants that change speed and memory alone, or the text of a message. They are not mutated."""
+"""Not mutated: constants of speed and memory alone, of the text of a message, or of what `import *` takes."""
