@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latentalign import OBJECTIVES, MLPHead, certified_marginal
+from latentalign import OBJECTIVES, LatentChoice, MLPHead, certified_marginal
 from latentalign.core.distributions import Categorical
 from latentalign.core.kernels import fused_softmax
 from latentalign.core.kernels.beam import Beam, beam_predictive, last_place
@@ -347,3 +347,26 @@ def test_a_sharp_prior_needs_few_members():
     found, visited = decoded(log_prior, each, **{**free, "last": torch.tensor([True])})
     assert visited == 4, "none of them ends here: all have to be asked"
     assert found[0, EOS] == -math.inf
+
+
+@pytest.mark.parametrize("bias", [0.0, -2000.0])
+def test_certified_predictions_of_a_beam_are_exact_where_every_continuation_has_a_place(bias):
+    """Hypotheses share sources. The third has to end, and its end may be too improbable for exp."""
+    p = problem((4,), 3, outputs=6, ragged=False)
+    with torch.no_grad():
+        p.head.output.bias[EOS] += bias
+    source, prior = torch.tensor([1, 1, 0, 1]), Categorical.from_scores(p.prior_scores)
+    choice = LatentChoice(prior, p.head, p.query, p.memory[:2], source=source)
+    beam = Beam(
+        torch.tensor([0.0, -1.0, -2.0, -3.0], dtype=torch.float64),
+        sentence=torch.tensor([0, 0, 1, 2]),
+        places=torch.full((4,), 50),
+        last=torch.tensor([False, False, True, False]),
+        end=EOS,
+        never=(PAD, BOS, EOS),
+    )
+    exact_ones, found = choice.predict("exact"), choice.predict("certified:1e-6", beam)
+    words = torch.tensor([True, True, False, True])
+    torch.testing.assert_close(found[words][:, 3:], exact_ones[words][:, 3:])
+    torch.testing.assert_close(found[2, EOS], exact_ones[2, EOS])
+    assert (found[2, EOS] < -1000) == (bias < 0)

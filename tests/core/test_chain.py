@@ -222,3 +222,19 @@ def test_a_detached_chain_has_the_same_values_and_no_gradient(problem):
     value = chain.detach().filter(problem.log_f.detach())
     assert not value.requires_grad
     assert torch.equal(value, chain.filter(problem.log_f).detach())
+
+
+def test_a_number_added_to_all_scores_of_a_query_changes_nothing(problem):
+    expected = problem.chain().filter(problem.log_f).detach()
+    shift = torch.tensor([[0.0, 3000.0, -3000.0]], dtype=torch.float64).unsqueeze(-1)
+    problem.scores = (problem.scores + shift).detach()
+    torch.testing.assert_close(problem.chain().filter(problem.log_f), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_an_absent_query_gets_no_gradient_even_after_a_null(problem):
+    loss = problem.chain().filter(problem.log_f).sum()
+    for x, grad in zip(
+        problem.parameters()[:3], torch.autograd.grad(loss, problem.parameters())[:3], strict=False
+    ):
+        if x.shape[:2] == QUERIES.shape and x is not problem.weights:
+            assert (grad[~QUERIES] == 0).all()

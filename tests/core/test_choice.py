@@ -10,9 +10,11 @@ from latentalign import (
     PREDICTIVES,
     AlignmentDistribution,
     Categorical,
+    Dirichlet,
     Estimate,
     Expectation,
     Hard,
+    Latent,
     LatentAttention,
     LatentChoice,
     MissingAbilityError,
@@ -22,6 +24,7 @@ from latentalign import (
     marginal,
     parse_predict,
 )
+from latentalign.core.heads import FactoredHead
 from latentalign.core.kernels.beam import Beam
 from support.problems import gradients, problem
 
@@ -171,7 +174,7 @@ def test_a_head_that_is_not_factored_predicts_alike():
 def test_absent_queries_of_a_choice_count_for_nothing():
     p = problem((2, 3), ragged=False)
     exists = torch.tensor([[True, True, False], [True, False, False]])
-    latent = choice_of(p, query_mask=exists).observe(p.target)
+    latent = choice_of(p, query_exists=exists).observe(p.target)
     found, whole = marginal(latent).value, marginal(choice_of(p).observe(p.target)).value
     assert (found[~exists] == 0).all()
     torch.testing.assert_close(found[exists], whole[exists])
@@ -195,3 +198,17 @@ def test_a_predictive_is_given_the_choice_and_the_beam():
     known = Beam(torch.zeros(1), flags, flags + 1, flags.bool(), end=0, never=(0,))
     assert wanted.predict(Echo(), known).item() == 1
     assert wanted.predict(Echo()).item() == 0
+
+
+def test_the_marginal_of_a_distribution_that_cannot_enumerate_says_what_is_missing():
+    latent = Latent(Dirichlet.from_scores(torch.zeros(2, 3)), lambda alignments: alignments.log_weight)
+    with pytest.raises(MissingAbilityError, match="marginal needs `enumerate`, which Dirichlet"):
+        latent.prior.log_evidence(latent)
+
+
+def test_a_head_of_ones_own_is_not_taken_apart_by_rows_unless_it_says_so():
+    class Plain(FactoredHead):
+        memory_part = query_part = staticmethod(lambda x: x)
+        hidden = staticmethod(lambda query_part, memory_part: query_part + memory_part)
+
+    assert not Plain().hidden_by_row()

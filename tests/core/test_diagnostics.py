@@ -136,12 +136,12 @@ def test_the_tighter_bound_is_half_the_curvature_times_the_chance_that_two_draws
 def test_the_proven_curvature_is_a_multiple_of_the_squared_norm_of_the_centred_logits():
     weight, memory = torch.randn(5, 3).double() + 2, 0.1 * torch.randn(2, 4, 3).double()
     mask = torch.tensor([[True, True, True, True], [True, True, False, False]])
-    found = softmax_curvature(weight, memory, mask)
+    found = softmax_curvature(weight, memory, exists=mask)
     for row in range(2):
         logits = memory[row][mask[row]] @ weight.t()
         norm = torch.linalg.matrix_norm(logits - logits.mean(-1, keepdim=True), 2)
         assert found[row].item() == pytest.approx(SOFTMAX_CURVATURE * norm.item() ** 2)
-    shifted = softmax_curvature(weight + torch.randn(3).double(), memory, mask)
+    shifted = softmax_curvature(weight + torch.randn(3).double(), memory, exists=mask)
     torch.testing.assert_close(shifted, found)
 
 
@@ -151,7 +151,7 @@ def test_the_empirical_curvature_is_the_largest_on_the_way_from_each_member_to_t
     mask = torch.tensor(
         [[[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 0]], [[1, 0, 0, 0], [0, 1, 0, 1], [0, 0, 0, 0]]]
     )
-    prior = Categorical.from_scores(torch.zeros(2, 3, 4, dtype=torch.float64), mask.bool())
+    prior = Categorical.from_scores(torch.zeros(2, 3, 4, dtype=torch.float64), exists=mask.bool())
     found = empirical_curvature(lambda z: (slope * z**3).sum(-1) / 6, prior, points=3, iterations=60)
     expected = [[8.0, 4.0, 2.0], [1.0, 8.0, 0.0]]
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-3, atol=1e-6)

@@ -254,3 +254,31 @@ def test_a_subclass_stays_one_when_it_is_masked_or_detached():
     q = Sharp.from_scores(torch.randn(2, 3))
     assert type(q.where(torch.tensor([True, False]))) is Sharp
     assert type(q.detach()) is Sharp
+
+
+def test_logistic_normal_entropy_is_that_of_its_gaussians():
+    wide = scores(1)
+    p = LogisticNormal.from_scores(scores(), exists=MASK, scale_scores=wide)
+    each = torch.distributions.Normal(scores(), torch.nn.functional.softplus(wide)).entropy()
+    torch.testing.assert_close(p.entropy, each.masked_fill(~MASK, 0.0).sum(-1))
+
+
+@pytest.mark.parametrize(
+    "build", [Categorical.from_scores, Dirichlet.from_scores, LogisticNormal.from_scores]
+)
+def test_masked_and_detached_distributions_keep_everything_else(build):
+    leaf = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+    p, exists = build(leaf), torch.tensor([[True, False, True], [False, True, False]])
+    kept = p.where(exists)
+    torch.testing.assert_close(kept.mean[exists], p.mean[exists])
+    assert (kept.mean[~exists] == 0).all()
+    assert (kept.mask == exists.unsqueeze(-1)).all()
+    assert p.mean.requires_grad
+    for name in ("mean", "entropy"):
+        assert not getattr(p.detach(), name).requires_grad
+        assert torch.equal(getattr(p.detach(), name), getattr(p, name))
+
+
+def test_an_empty_batch_has_empty_samples():
+    drawn = Categorical.from_scores(torch.zeros(2, 0, 3)).sample(5)
+    assert drawn.index.shape == drawn.log_weight.shape == (2, 0, 5)

@@ -224,6 +224,6 @@ def test_counts_below_what_a_method_needs_are_refused():
 @pytest.mark.parametrize("shape", [(3, 4, 5), (2, 2, 4, 5), (1, 1, 1, 4, 5), (4, 5)])
 def test_memory_that_does_not_broadcast_over_the_queries_is_refused(shape):
     prior = Categorical.from_scores(torch.zeros(2, 3, 4))
-    for alignments in (prior.enumerate(), Mixed.point(prior.mean, prior.mask)):
+    for alignments in (prior.enumerate(), Mixed.point(prior.mean, exists=prior.mask)):
         with pytest.raises(ValueError, match=r"broadcast over \(2, 3\)"):
             alignments.contexts(torch.zeros(shape))
