@@ -94,6 +94,39 @@ def test_final_covers_all_words_and_final_and_leaves_no_free_pair(forward, backw
     assert all(s in sources or t in targets for s, t in union)
 
 
+def grown_by_the_book(forward, backward, final):
+    """The pseudocode of Koehn et al. (2005) over all cells of a table, targets first."""
+    neighbours = [(0, -1), (-1, 0), (0, 1), (1, 0), (-1, -1), (1, -1), (-1, 1), (1, 1)]
+    cells = [(source, target) for target in range(7) for source in range(7)]
+    found = [link for link in cells if link in forward and link in backward]
+
+    def is_new(link, at_least):
+        free_source = all(link[0] != source for source, _ in found)
+        free_target = all(link[1] != target for _, target in found)
+        return free_source + free_target >= at_least
+
+    growing = True
+    while growing:
+        growing = False
+        for source, target in cells:
+            for down, right in neighbours if (source, target) in found else ():
+                link = (source + down, target + right)
+                if (link in forward or link in backward) and is_new(link, 1):
+                    found.append(link)
+                    growing = True
+    for direction in (forward, backward) if final else ():
+        for link in cells:
+            if link in direction and is_new(link, final):
+                found.append(link)
+    return frozenset(found)
+
+
+@given(LINKS, LINKS)
+def test_growing_agrees_with_the_book(forward, backward):
+    for method, final in (("grow-diag", 0), ("grow-diag-final", 1), ("grow-diag-final-and", 2)):
+        assert symmetrize(forward, backward, method) == grown_by_the_book(forward, backward, final)
+
+
 @given(LINKS)
 def test_agreeing_directions_are_left_alone(some):
     assert all(symmetrize(some, some, method) == some for method in SYMMETRIZE)
