@@ -249,6 +249,14 @@ def test_where_eos_is_impossible_the_output_is_marked_unfinished():
         assert h == Hypothesis((A, A), -2.0, -2.0 / (7 / 6), finished=False)
 
 
+def test_unfinished_outputs_are_sorted_too():
+    table = torch.tensor([[-9.0, -9.0, -math.inf, -1.0, -2.0, -3.0]], dtype=torch.float64)
+    state = {"position": torch.zeros(1, dtype=torch.long)}
+    config = BeamSearch(beam=3, nbest=3, max_length_ratio=0.0, max_length_extra=2)
+    (found,) = config(TableStep(table), state, source_lengths=lengths(1), **SPECIAL)
+    assert [(h.tokens, h.log_prob) for h in found] == [((A,), -1.0), ((B,), -2.0), ((C,), -3.0)]
+
+
 def test_single_precision_and_half_precision_steps_are_summed_in_double():
     step = HistoryStep([1, 2, 3], dtype=torch.bfloat16)
     for sentence, (h,) in enumerate(search(BeamSearch(beam=4), step)):
@@ -285,6 +293,7 @@ def test_a_model_that_gives_nan_is_named():
         ({"length_penalty": -0.5}, "length_penalty"),
         ({"eos_norm": math.nan}, "eos_norm"),
         ({"max_length": 0}, "max_length"),
+        ({"length_penalty": math.inf}, "length_penalty"),
     ],
 )
 def test_impossible_settings_are_refused_by_name(settings, named):
@@ -315,3 +324,75 @@ def test_a_search_is_ended_by_its_check():
     with pytest.raises(KeyError, match="enough"):
         BeamSearch(beam=2)(step, step.start(), source_lengths=lengths(9, 9), **SPECIAL, check=check)
     assert calls == [0, 1, 2]  # before every step
+
+
+def plain_beam(step: HistoryStep, config: BeamSearch, limit: int, source_length: int) -> list[tuple]:
+    """The outputs that a beam finds, with loops over hypotheses and words: (score, tokens, log-probability)."""
+    live, found, places = [((), 0.0)], [], config.beam
+    for length in range(1, limit + 1):
+        loss, options = config.eos_norm * source_length / length, []
+        for tokens, log_prob in live:
+            row = step.row(0, (BOS, *tokens)).tolist()
+            for token in (*WORDS, EOS) if length < limit else (EOS,):
+                total = log_prob + row[token]
+                options.append((total - loss * (token == EOS), (*tokens, token), total))
+        kept = sorted(options, reverse=True)[:places]
+        ended = [
+            (value / ((5 + length) / 6) ** config.length_penalty, *rest)
+            for value, *rest in kept
+            if rest[0][-1] == EOS
+        ]
+        live = [(tokens, total) for _, tokens, total in kept if tokens[-1] != EOS]
+        found, places = found + ended, places - len(ended)
+    return sorted(found, reverse=True)
+
+
+@pytest.mark.parametrize("eos_norm", [0.0, 2.0])
+@pytest.mark.parametrize("beam", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_narrow_beam_keeps_what_a_plain_loop_keeps(seed, beam, eos_norm):
+    step = HistoryStep([seed])
+    config = BeamSearch(beam=beam, max_length_ratio=0.0, max_length_extra=6, eos_norm=eos_norm, nbest=beam)
+    found, expected = search(config, step, [3])[0], plain_beam(step, config, 6, 3)[:beam]
+    assert [h.tokens for h in found] == [tokens for _, tokens, _ in expected]
+    assert [h.score for h in found] == pytest.approx([score for score, *_ in expected])
+
+
+class InformedStep(HistoryStep):
+    """Remembers what the search says about every hypothesis."""
+
+    def __call__(self, tokens, state):
+        log_probs, after = super().__call__(tokens, state)
+        known = {name: state[name] for name in ("log_prob", "places", "last")}
+        self.seen.append((state["sentence"].tolist(), after["history"].tolist(), known))
+        return log_probs, {**after, **known}
+
+
+def test_a_step_that_asks_is_told_probabilities_places_and_the_end():
+    step, beam, limit = InformedStep([0, 1, 2], sharpness=1.0), 3, 4
+    step.seen = []
+    start = step.start() | {"log_prob": torch.zeros(3, dtype=torch.float64)}
+    config = BeamSearch(beam=beam, nbest=beam, max_length_ratio=0.0, max_length_extra=limit)
+    found = config(step, start, source_lengths=lengths(1, 1, 1), **SPECIAL)
+    assert len(step.seen) == limit
+    for sentences, histories, known in step.seen:
+        for row, (sentence, history) in enumerate(zip(sentences, histories, strict=True)):
+            expected = step.log_prob(sentence, tuple(history[1:]))
+            assert known["log_prob"][row].item() == pytest.approx(expected)
+            assert known["last"][row].item() == (len(history) == limit)
+            ended = sum(len(h.tokens) < len(history) for h in found[sentence])
+            assert known["places"][row].item() == beam - ended
+
+
+def test_outputs_are_at_most_twice_the_source_and_ten_more_and_never_above_250_by_default():
+    table = torch.tensor([[-9.0, -9.0, -99.0, 0.0, -1.0, -2.0]]).log_softmax(-1).double()
+    state = {"position": torch.zeros(2, dtype=torch.long)}
+    found = BeamSearch(beam=1, length_penalty=0.0)(
+        TableStep(table), state, source_lengths=lengths(3, 200), **SPECIAL
+    )
+    assert [len(h.tokens) for (h,) in found] == [16, 250]
+
+
+def test_one_token_may_be_the_limit():
+    (h,) = search(BeamSearch(max_length=1), HistoryStep([0]))[0]
+    assert h.tokens == (EOS,)

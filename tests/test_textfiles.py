@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latentalign import textfiles
 from latentalign.errors import InputError, StorageError
 from latentalign.storage import fingerprint
 from latentalign.textfiles import (
@@ -160,3 +161,24 @@ def test_options_name_two_files_or_one_file_of_pairs(write):
     for wrong in ((source, None, None), (None, None, None), (source, target, pairs), (None, target, pairs)):
         with pytest.raises(InputError, match="--source and --target"):
             open_pairs(*wrong)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"a", b"ab\ncd\n", b"abcd\n\nef", b"\xef\xbb\xbf", b"a\n\xef\xbb\xbf", b"abc\ndefgh"]
+)
+def test_lines_are_counted_alike_in_small_blocks(write, content, monkeypatch):
+    monkeypatch.setattr(textfiles, "BLOCK", 3)
+    path = write(content)
+    assert count_lines(path) == len(list(read_lines(path)))
+
+
+def test_a_folder_is_no_text_file(tmp_path):
+    for read in (count_lines, lambda path: list(read_lines(path))):
+        with pytest.raises(InputError, match="is a directory, expected a text file"):
+            read(tmp_path)
+
+
+def test_errors_in_standard_input_call_it_so(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"fine\n\xff\n"))))
+    with pytest.raises(InputError, match="standard input, line 2: not UTF-8"):
+        list(read_stdin())

@@ -202,7 +202,9 @@ def test_a_predictive_is_given_the_choice_and_the_beam():
 
 def test_the_marginal_of_a_distribution_that_cannot_enumerate_says_what_is_missing():
     latent = Latent(Dirichlet.from_scores(torch.zeros(2, 3)), lambda alignments: alignments.log_weight)
-    with pytest.raises(MissingAbilityError, match="marginal needs `enumerate`, which Dirichlet"):
+    with pytest.raises(
+        MissingAbilityError, match="a sum over all alignments needs `enumerate`, which Dirichlet"
+    ):
         latent.prior.log_evidence(latent)
 
 

@@ -95,6 +95,8 @@ def test_pharaoh_lines_must_be_as_many_as_sentences(write):
         (b"0-0\n\xff\n", 2, "UTF-8"),
         (b"1 2\n", 1, "1 2"),
         (b"1 1 1\n1 1 x\n", 2, "'x'"),
+        (b"1 1 x\n", 1, "'x'"),
+        (b"1" * 19 + b" 0-0\n", 1, "1111"),
         (b"1 1 1\n1 0 1\n", 2, "'0'"),  # NAACL counts from 1
         (b"1 1 1\n0 1 1\n", 2, "'0'"),
         (b"1 1 1\n1 1 1 Q\n", 2, "'Q'"),
@@ -129,7 +131,18 @@ def test_predictions_are_neither_marked_nor_naacl(write, data, token):
     assert repr(token) in str(caught.value)
 
 
+def test_zeros_in_front_of_a_number_do_not_make_it_large(write):
+    assert read_links(write(b"0000000001-02\n")) == [frozenset({(1, 2)})]
+    assert read_links(write(b"1" * 18 + b" 0-0\n")) == [frozenset({(0, 0)})]
+
+
+def test_naacl_sentences_may_have_possible_links_alone(write):
+    assert read_gold(write(b"1 1 1 P\n")) == [Gold(frozenset(), frozenset({(0, 0)}))]
+
+
 def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InputError, match="is a directory, expected a file of word links"):
+        read_links(tmp_path)
     for path in (tmp_path / "absent", tmp_path):
         with pytest.raises(InputError, match=path.name):
             read_gold(path)

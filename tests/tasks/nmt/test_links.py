@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latentalign.errors import InputError
+from latentalign.tasks.nmt import links as links_module
 from latentalign.tasks.nmt.links import (
     SYMMETRIZE,
     Gold,
@@ -170,6 +171,24 @@ def test_bootstrap_in_blocks_has_the_binomial_width():
     assert high - low == pytest.approx(2 * 1.96 * math.sqrt(0.25 / n), rel=0.15)
 
 
+def test_blocks_of_resamplings_are_the_resamplings_of_the_seed():
+    n = 2**18
+    counts = np.random.default_rng(1).integers(1, 5, size=(n, 4))
+    found = links_module._intervals(counts, 6, 3, level=0.5)  # four at a time, then two
+    totals = counts[np.random.default_rng(3).integers(n, size=(6, n))].sum(axis=1)
+    expected = np.quantile(totals[:, 3] / totals[:, 0], [0.25, 0.75])
+    assert found["precision"] == pytest.approx(tuple(expected), rel=1e-12)
+
+
+def test_a_thousand_resamplings_of_seed_0_are_the_default():
+    predicted = [frozenset((0, j) for j in range(1 + i % 7)) for i in range(50)]
+    gold = [Gold(links("00 01"))] * 50
+    by_default = score(gold, predicted).intervals
+    assert by_default == score(gold, predicted, bootstrap=1000, seed=0).intervals
+    assert by_default != score(gold, predicted, bootstrap=1000, seed=1).intervals
+    assert by_default != score(gold, predicted, bootstrap=1001, seed=0).intervals
+
+
 def test_intervals_follow_the_seed():
     gold = [Gold(links("00 11"))] * 30
     predicted = [links("00") if i % 3 else links("01 11 22") for i in range(30)]
@@ -193,6 +212,9 @@ def test_empty_sides_score_as_documented():
     assert (nothing.aer, nothing.precision, nothing.recall, nothing.f1) == (1, 1, 0, 0)
     unasked = score([Gold(frozenset())], [links("00")], bootstrap=0)
     assert (unasked.aer, unasked.precision, unasked.recall, unasked.f1) == (1, 0, 1, 0)
+    assert (unasked.predicted_links, unasked.sure_links) == (1, 0)
+    wrong = score([Gold(links("00"))], [links("11")], bootstrap=0)
+    assert (wrong.aer, wrong.precision, wrong.recall, wrong.f1) == (1, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -202,6 +224,7 @@ def test_empty_sides_score_as_documented():
         ([], [], {}, "no sentence"),
         (GOLD, PREDICTED, {"bootstrap": -1}, "bootstrap must be"),
         (GOLD, PREDICTED, {"level": 1.0}, "level within"),
+        (GOLD, PREDICTED, {"level": 0.0}, "level within"),
     ],
 )
 def test_what_cannot_be_scored_is_refused(gold, predicted, options, message):
@@ -245,6 +268,17 @@ def test_best_links_one_likely_source_word_per_target_word():
 def test_at_least_links_every_likely_source_word():
     assert WORDS.at_least(0.25) == links("00 10 11")
     assert WORDS.at_least(0.9) == frozenset()
+
+
+def test_thresholds_are_reached_by_what_equals_them():
+    assert WORDS.best(null=float(WORDS.null[0])) == links("00")
+    least = float(WORDS.probability[0, 1])
+    assert (1, 0) in WORDS.at_least(least)
+    assert (1, 0) not in WORDS.at_least(np.nextafter(least, 1))
+
+
+def test_a_target_without_words_has_no_rows():
+    assert word_links(np.zeros((0, 3)), [0, 1, 2], []).probability.shape == (0, 3)
 
 
 def test_json_carries_probabilities():

@@ -3,14 +3,14 @@
 import sacrebleu
 
 from latentalign.tasks.nmt.recipe import NMTConfig
-from latentalign.tasks.nmt.text_scores import text_scores
+from latentalign.tasks.nmt.text_scores import bleu_signature, bleu_statistics, text_scores
 
 OUTPUTS, REFERENCES = ["A DOG runs ."], ["a dog runs ."]
 
 
-def recipe(**tokenizer):
-    split = {"source": "a", "target": "b"}
-    return NMTConfig(data={"train": split, "valid": split, "test": split}, tokenizer=tokenizer)
+def recipe(*, bleu_tokenize="13a", **tokenizer):
+    splits = {name: {"source": "a", "target": "b"} for name in ("train", "valid", "test")}
+    return NMTConfig(data={**splits, "bleu_tokenize": bleu_tokenize}, tokenizer=tokenizer)
 
 
 def test_both_scores_ignore_case_if_the_tokenizer_does():
@@ -26,3 +26,25 @@ def test_both_scores_mind_case_if_the_tokenizer_does():
     assert found["chrf"] == sacrebleu.corpus_chrf(OUTPUTS, [REFERENCES]).score < 100
     assert "case:mixed" in found["bleu_signature"]
     assert "case:mixed" in found["chrf_signature"]
+
+
+def test_bleu_is_tokenized_as_the_recipe_says():
+    config = recipe(bleu_tokenize="char")
+    assert "tok:char" in bleu_signature(config)
+    assert "tok:char" in text_scores(config, OUTPUTS, REFERENCES)["bleu_signature"]
+    assert bleu_signature(config) == text_scores(config, OUTPUTS, REFERENCES)["bleu_signature"]
+
+
+def test_tokenized_text_is_scored_without_a_warning(caplog):
+    text_scores(recipe(), ["a dog runs ."] * 200, ["a dog runs ."] * 200)
+    assert not caplog.records
+
+
+def test_bleu_of_a_corpus_follows_from_the_statistics_of_its_sentences():
+    outputs = ["a dog runs in the park .", "the cat sleeps", "two men"]
+    references = ["a dog runs in the green park .", "a cat sleeps here", "two women"]
+    rows = bleu_statistics(recipe(), outputs, references)
+    whole = sacrebleu.BLEU().corpus_score(outputs, [references])
+    total = [sum(column) for column in zip(*rows, strict=True)]
+    assert total == [whole.sys_len, whole.ref_len, *whole.counts, *whole.totals]
+    assert rows[2] == [2, 2, 1, 0, 0, 0, 2, 1, 0, 0]

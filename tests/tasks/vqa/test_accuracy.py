@@ -59,6 +59,8 @@ def test_where_all_ten_agree_nothing_but_blanks_is_normalised():
     assert official_accuracy("The End", ["The End"] * 10) == 1
     assert official_accuracy(" the\tend\n", ["the end"] * 9 + ["the\nend "]) == 1
     assert official_accuracy("the  end", ["the end"] * 10) == 0
+    assert official_accuracy("The End", ["The\nEnd"] * 10) == 1
+    assert official_accuracy("the end", ["The\nEnd"] * 10) == 0
 
 
 def test_where_one_differs_answer_and_humans_are_normalised():
@@ -89,6 +91,9 @@ def test_the_paper_compares_strings_as_they_are():
         ("black- white", "black white"),
         ("t-shirt - red", "tshirt red"),  # and so does each of its kind
         ("t-shirt, red/blue", "t shirt red blue"),  # but no other kind
+        ("x-ray- red", "xray red"),  # a space on either side is enough
+        ("x-ray -red", "xray red"),
+        ("Xbox", "xbox"),
         ("yes!", "yes"),
         ("-5", "5"),
         ("50,000", "50000"),  # a comma in a number makes all marks go
@@ -134,6 +139,7 @@ def test_normalisation(answer, expected):
 
 def test_contractions_lack_one_apostrophe():
     assert len(CONTRACTIONS) == 114
+    assert set("".join([*CONTRACTIONS, *CONTRACTIONS.values()])) <= set("abcdefghijklmnopqrstuvwxyz'")
     for misspelt, contraction in CONTRACTIONS.items():
         if misspelt != "somebody'd":
             assert misspelt.replace("'", "") == contraction.replace("'", "")
@@ -220,3 +226,17 @@ def test_with_single_answers_only_the_exact_match_exists():
     assert (found["accuracy"], found["exact_match"]) == (50, 50)
     assert found["accuracy_paper"] is None
     assert found["accuracy_official"] is None
+
+
+def test_the_first_question_without_ten_answers_and_the_number_of_others_are_named():
+    answers = {1: "yes", 2: "no", 3: "3", 4: "3", 5: "3", 6: "3"}
+    few = [annotation(number, "how many", "number", ["3"] * 9) for number in (4, 5, 6)]
+    one, many = (accuracies(dict(list(answers.items())[: 3 + n]), [*ANNOTATIONS, *few[:n]]) for n in (1, 3))
+    assert one.warning().startswith("question 4 has 9 human answers; the official accuracy needs 10")
+    assert "question 4 has 9 human answers (and 2 more questions);" in many.warning()
+    two = accuracies(dict(list(answers.items())[:5]), [*ANNOTATIONS, *few[:2]])
+    assert "(and 1 more questions)" in two.warning()
+
+
+def test_a_question_that_nobody_answered_is_never_right():
+    assert accuracies({1: "cat"}, [annotation(1, "what", "other", [])]).exact == 0
