@@ -57,7 +57,7 @@ BROKEN = 99
 """Exit code of a process in which pytest could not do its work."""
 CONFIRMED = 50.0
 """Limit in seconds up to which survivors are tried again."""
-BUDGETS = {True: 30.0, False: 6.0}
+BUDGETS = {True: 12.0, False: 4.0}
 """Seconds of tests for one mutant in a function, and elsewhere; beyond, the slowest tests are left out."""
 
 
