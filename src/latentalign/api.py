@@ -66,6 +66,7 @@ from latentalign.core.predictives import PREDICTIVES, Predictive, exact_posterio
 from latentalign.core.registry import SCORES, PluginError, Registry, UnknownNameError
 from latentalign.core.scores import BilinearScore, DotScore, MLPScore, ProjectedScore, Score
 from latentalign.nn.attention import LatentAttention, PosteriorNetwork
+from latentalign.nn.chain_prior import ChainPrior
 from latentalign.nn.heads import LinearHead, MLPHead
 from latentalign.search import BeamSearch, Hypothesis, Step
 
@@ -86,6 +87,7 @@ __all__ = [
     "Categorical",
     "Certified",
     "Chain",
+    "ChainPrior",
     "Dense",
     "Dirichlet",
     "DotScore",

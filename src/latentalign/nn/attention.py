@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from functools import partial
-from typing import Any
+from typing import Any, cast, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from latentalign.core.checks import check_targets
 from latentalign.core.choice import LatentChoice
-from latentalign.core.distributions import DISTRIBUTIONS, AlignmentDistribution
+from latentalign.core.distributions import DISTRIBUTIONS, AlignmentDistribution, Chain
 from latentalign.core.kernels.likelihood import MAX_LOGITS
 from latentalign.core.scores import resolve_score
+from latentalign.nn.chain_prior import ChainKind, ChainPrior
 from latentalign.nn.heads import MLPHead
 
 
@@ -86,6 +87,9 @@ class LatentAttention(nn.Module):
     `query_padding_mask` (B, S) are True at padding, as in PyTorch. `score` is a registered name or a module; see
     `latentalign.core.scores`. `distribution` is a registered name; see `latentalign.core.distributions`.
 
+    `prior` says how the alignments of one example depend on each other: independent, jump, monotone or dense, or a
+    `ChainPrior` of your own. Queries are then (B, S, query_dim).
+
     `inference=True` adds the network behind q. Objectives with `needs_inferred` need it; for others it would only add
     parameters without a gradient. `hidden` is the size of every hidden layer, that network's included.
     """
@@ -99,6 +103,7 @@ class LatentAttention(nn.Module):
         hidden: int = 256,
         score: str | nn.Module = "mlp",
         distribution: str = "categorical",
+        prior: str | ChainPrior = "independent",
         dropout: float = 0.0,
         inference: bool = False,
         head: nn.Module | None = None,
@@ -108,6 +113,14 @@ class LatentAttention(nn.Module):
         self.query_dim, self.memory_dim, self.max_logits = query_dim, memory_dim, max_logits
         sizes: dict[str, Any] = {"hidden": hidden, "score": score, "distribution": distribution}
         self.prior = AlignmentScores(query_dim, memory_dim, **sizes)
+        self.chain = None if prior == "independent" else as_chain_prior(prior, query_dim, memory_dim)
+        if self.chain is not None and not self.prior.distribution.supports("enumerate"):
+            raise ValueError(f"a chain of alignments needs a categorical distribution, got {distribution!r}")
+        if self.chain is not None and self.chain.kind == "monotone" and inference:
+            raise ValueError(
+                "the built-in q is independent, and a monotone prior needs a q that never goes back; pass "
+                "inference=False, and q to `observe`"
+            )
         if head is None:
             head = MLPHead(query_dim, memory_dim, outputs, hidden=hidden, dropout=dropout)
         self.head = head
@@ -134,14 +147,29 @@ class LatentAttention(nn.Module):
                 "masks are passed by name: key_padding_mask (B, T) and query_padding_mask (B, S) are True at padding"
             )
         query, memory, mask = self.prepare(query, memory, key_padding_mask, query_padding_mask)
+        prior = self.prior(query, memory, mask) if self.chain is None else self.chain_of(query, memory, mask)
+        if self.chain is not None and self.chain.null:
+            memory = self.chain.append_null(memory.squeeze(1)).unsqueeze(1)
+            mask = torch.cat([mask, mask.any(-1, keepdim=True)], -1)
         return LatentChoice(
-            self.prior(query, memory, mask),
+            prior,
             self.head,
             query,
             memory,
             infer=None if self.posterior is None else partial(self.infer, query, memory, mask),
             max_logits=self.max_logits,
         )
+
+    def chain_of(
+        self,
+        query: Float[Tensor, "B S Dq"],
+        memory: Float[Tensor, "B 1 T D"],
+        mask: Bool[Tensor, "B S T"],
+    ) -> Chain:
+        """The chain of every example."""
+        assert self.chain is not None
+        chain: Chain = self.chain(self.prior.score(query, memory), mask, query, memory.squeeze(1))
+        return chain
 
     def infer(
         self,
@@ -165,6 +193,8 @@ class LatentAttention(nn.Module):
                 f"query must be (B, Dq) or (B, S, Dq) and memory (B, T, D) with the same B, got "
                 f"{tuple(query.shape)} and {tuple(memory.shape)}"
             )
+        if self.chain is not None and query.dim() != 3:
+            raise ValueError(f"a chain needs all queries of an example, (B, S, Dq), got {tuple(query.shape)}")
         if (query.shape[-1], memory.shape[-1]) != (self.query_dim, self.memory_dim):
             raise ValueError(
                 f"this attention was built for query_dim = {self.query_dim} and memory_dim = {self.memory_dim}, "
@@ -183,6 +213,17 @@ class LatentAttention(nn.Module):
         if query_padding is not None:
             mask = mask & ~query_padding.unsqueeze(-1)
         return query.masked_fill(~mask.any(-1, keepdim=True), 0.0), memory, mask
+
+
+def as_chain_prior(prior: str | ChainPrior, query_dim: int, memory_dim: int) -> ChainPrior:
+    """A chain prior by its kind, or as it is."""
+    if isinstance(prior, ChainPrior):
+        return prior
+    if prior not in get_args(ChainKind):
+        raise ValueError(
+            f"prior must be independent, {', '.join(get_args(ChainKind))} or a ChainPrior, got {prior!r}"
+        )
+    return ChainPrior(cast(ChainKind, prior), query_dim, memory_dim)
 
 
 def check_padding(name: str, padding: Tensor | None, shape: torch.Size) -> None:
