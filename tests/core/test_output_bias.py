@@ -147,13 +147,19 @@ numbers = st.floats(-150, 150, width=32)
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.data(), st.integers(1, 5), st.integers(1, 3), st.sampled_from([1.0, 30.0, 60.0, 150.0]))
+@given(st.data(), st.integers(1, 5), st.integers(1, 3), st.sampled_from([1.0, 30.0, 52.0, 60.0, 150.0]))
 def test_no_log_probability_is_above_zero(data, outputs, members, size):
     def draw(n, most):
         return torch.tensor(data.draw(st.lists(numbers, min_size=n, max_size=n))) * (most / 150)
 
     head = head_of(draw(outputs, 150.0), draw(outputs, size))
+    if data.draw(st.booleans()):  # the worst case: biases of one size, and logits that undo them
+        signs = torch.tensor(
+            data.draw(st.lists(st.sampled_from([-1.0, 1.0]), min_size=outputs, max_size=outputs))
+        )
+        head = head_of(-2 * size * (signs > 0) + draw(outputs, 8.0), size * signs)
     memory, scores = draw(members, 2.0).unsqueeze(1), draw(members, 20.0).unsqueeze(0)
+    memory = torch.ones_like(memory) if data.draw(st.booleans()) else memory
     target = data.draw(st.integers(0, outputs - 1))
     latent = latent_of(head, memory, target, scores)
     wide = latent_of(
