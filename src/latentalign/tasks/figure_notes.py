@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -37,4 +37,9 @@ SHARED: Mapping[str, FigureNote] = {
         "How far E_p[log f], the bound of hard attention, lies below the exact log-likelihood.",
     ),
 }
-"""Figures that the built-in tasks have in common. A query is a target token, or a question with one human answer."""
+"""Figures that the built-in tasks have in common."""
+
+
+def shared_notes(query: str) -> dict[str, FigureNote]:
+    """The notes of the shared figures, with a task's own word for a query."""
+    return {name: replace(note, unit=note.unit.replace("query", query)) for name, note in SHARED.items()}

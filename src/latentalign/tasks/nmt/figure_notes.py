@@ -1,12 +1,12 @@
 """The figures of a translation run, with their units."""
 
-from latentalign.tasks.figure_notes import SHARED, FigureNote
+from latentalign.tasks.figure_notes import FigureNote, shared_notes
 from latentalign.tasks.likelihoods import KMAX
 
 _PER_TOKEN = "exp(nats per token)"
 
 FIGURES = {
-    **SHARED,
+    **shared_notes("token"),
     "tokens": FigureNote("tokens", "Target tokens of the split, with one end of sentence per sentence."),
     "sentences": FigureNote("sentence pairs", "Size of the split."),
     "ppl": FigureNote(

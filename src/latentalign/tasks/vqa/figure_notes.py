@@ -1,13 +1,13 @@
 """The figures of a question answering run, with their units."""
 
-from latentalign.tasks.figure_notes import SHARED, FigureNote
+from latentalign.tasks.figure_notes import FigureNote, shared_notes
 from latentalign.tasks.likelihoods import KMAX
 
 _NATS = "nats per question"
 _PERCENT = "per cent"
 
 FIGURES = {
-    **SHARED,
+    **shared_notes("question"),
     "questions": FigureNote("questions", "Size of the split."),
     "answerable": FigureNote(
         "questions", "Questions with a human answer in the vocabulary; likelihoods use these."
