@@ -56,6 +56,8 @@ def test_figures_go_into_their_rows(tmp_path):
     page.write_text("| `kill` | kills | how |\n\n| `kill` | run `make faults` |\n| `disk` | old |\n")
     write_figures(page, {"kill": Tally("", "", tried=3, broken=["x"])})
     assert page.read_text() == "| `kill` | kills | how |\n\n| `kill` | 2 of 3 |\n| `disk` | old |\n"
+    write_figures(page, {"disk": Tally("", "", tried=1, note="in 5 s")})
+    assert page.read_text().endswith("| `disk` | 1 of 1; in 5 s |\n")
     with pytest.raises(SystemExit, match="no row for metrics"):
         write_figures(page, {"metrics": Tally("", "")})
 
