@@ -1,10 +1,12 @@
 """What a server says when it starts to listen, and on which addresses it checks the Host header."""
 
+import signal
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 
-from latentalign.errors import InputError
+from latentalign.errors import InputError, Interrupted
 from latentalign.web import listening
 from latentalign.web.listening import ServerSettings, listen, open_socket
 
@@ -66,3 +68,15 @@ def test_an_address_in_use_is_named():
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=f"cannot listen on 127.0.0.1, port {port}: "):
             open_socket("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, None)])
+def test_ctrl_c_is_a_success_and_sigterm_is_not(app, monkeypatch, number, code):
+    def run(sockets):
+        raise Interrupted(number)
+
+    server = SimpleNamespace(run=run, worker=SimpleNamespace(join=lambda seconds: True))
+    monkeypatch.setattr(listening, "make_server", lambda *_, local: server)
+    with pytest.raises(Interrupted) if code else nullcontext() as raised:
+        listen(app, ServerSettings(port=0), announce=lambda line: None)
+    assert code is None or raised.value.exit_code == code

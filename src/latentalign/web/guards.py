@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LARGEST_BODY = 1_000_000
 """Bytes of a request's body."""
-DISCARD_SECONDS = 1.0
+DISCARD_SECONDS = 5.0
 """How long the rest of a body that is too large is read: many clients look at the answer only afterwards."""
 HEADERS = {
     "x-content-type-options": "nosniff",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
-from latentalign.errors import InputError
+from latentalign.errors import InputError, Interrupted
 from latentalign.web import guards
 from latentalign.web.worker import DEADLINE, ENDING, Worker
 
@@ -177,9 +178,16 @@ def listen(app: FastAPI, settings: ServerSettings, *, announce: Callable[[str], 
             f"warning: everybody who reaches {settings.host} can use this server; set a token with --token"
         )
     name = f"[{settings.host}]" if ":" in settings.host else settings.host
-    with listening, suppress(KeyboardInterrupt):
-        announce(f"open http://{name}:{port} in a browser; ctrl-C ends it")
-        server.run(sockets=[listening])
+    ended: KeyboardInterrupt | None = None
+    try:
+        with listening:
+            announce(f"open http://{name}:{port} in a browser; ctrl-C ends it")
+            server.run(sockets=[listening])
+    except KeyboardInterrupt as error:
+        ended = error
+    terminated = isinstance(ended, Interrupted) and ended.number == signal.SIGTERM  # ctrl-C is a success
     if not server.worker.join(1.0):  # a step that takes seconds cannot be interrupted, and nothing is lost
         sys.stderr.flush()
-        os._exit(0)
+        os._exit(128 + signal.SIGTERM if terminated else 0)
+    if ended is not None and terminated:
+        raise ended
