@@ -67,6 +67,7 @@ from latentalign.core.registry import SCORES, PluginError, Registry, UnknownName
 from latentalign.core.scores import BilinearScore, DotScore, MLPScore, ProjectedScore, Score
 from latentalign.nn.attention import LatentAttention, PosteriorNetwork
 from latentalign.nn.chain_prior import ChainPrior
+from latentalign.nn.copying import CopyHead
 from latentalign.nn.heads import LinearHead, MLPHead
 from latentalign.search import BeamSearch, Hypothesis, Step
 
@@ -88,6 +89,7 @@ __all__ = [
     "Certified",
     "Chain",
     "ChainPrior",
+    "CopyHead",
     "Dense",
     "Dirichlet",
     "DotScore",

@@ -50,6 +50,14 @@ class Alignments(ABC):
     ) -> Float[Tensor, "*batch K D"]:
         """X z_k: what each alignment selects from the source that its query reads; zeros for absent alignments."""
 
+    @abstractmethod
+    def select(self, value: Float[Tensor, "*batch T"]) -> Float[Tensor, "*batch K"]:
+        """v . z_k: what each alignment selects from one number per member."""
+
+    @abstractmethod
+    def spread(self, mass: Float[Tensor, "*batch K"], members: int) -> Float[Tensor, "*batch T"]:
+        """sum_k m_k z_k: the mass of each alignment, given to the members that it selects."""
+
     def flat_index(
         self, memory: Float[Tensor, "*sources T D"], source: Int[Tensor, "*batch"] | None = None
     ) -> Int[Tensor, "*batch K"] | None:
@@ -89,6 +97,12 @@ class OneHot(Alignments):
                     f"0..{memory.shape[-2] - 1}"
                 )
         return rows.unsqueeze(-1) * memory.shape[-2] + self.index
+
+    def select(self, value: Float[Tensor, "*batch T"]) -> Float[Tensor, "*batch K"]:
+        return value.gather(-1, self.index)
+
+    def spread(self, mass: Float[Tensor, "*batch K"], members: int) -> Float[Tensor, "*batch T"]:
+        return mass.new_zeros(*mass.shape[:-1], members).scatter_add(-1, self.index, mass)
 
     def first_of_equals(self) -> Int[Tensor, "*batch K"]:
         """For every alignment, the position of the first one that selects the same member."""
@@ -133,6 +147,13 @@ class Mixed(Alignments):
         """n draws of weight 1/n, without gradient in the weights; no weight for queries without members."""
         log_weight = torch.full_like(z[..., 0], -math.log(z.shape[-2])).detach()
         return cls(z, log_weight.masked_fill(~exists.any(-1, keepdim=True), NEG_INF), exists)
+
+    def select(self, value: Float[Tensor, "*batch T"]) -> Float[Tensor, "*batch K"]:
+        clean = value.masked_fill(~self.exists, 0.0)
+        return (self.z.to(value.dtype) @ clean.unsqueeze(-1)).squeeze(-1)
+
+    def spread(self, mass: Float[Tensor, "*batch K"], members: int) -> Float[Tensor, "*batch T"]:
+        return (mass.unsqueeze(-2) @ self.z.to(mass.dtype)).squeeze(-2)
 
     def contexts(
         self, memory: Float[Tensor, "*sources T D"], source: Int[Tensor, "*batch"] | None = None
