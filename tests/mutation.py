@@ -91,6 +91,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("words", nargs="*")
     parser.add_argument("--sample", type=int, default=40, help="mutants of a module; 0: all")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--slow", action="store_true", help="run slow tests too")
     parser.add_argument("--again", type=Path, help="try only the survivors of this file")
     parser.add_argument("--out", type=Path, help="results as JSON lines")
     return parser.parse_args()
@@ -106,7 +107,7 @@ def main() -> int:
         again = {(r["module"], r["before"], r["after"]) for r in records if r["fate"] not in KILLED}
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        lab = Laboratory(Path(folder).resolve() / "project")
+        lab = Laboratory(Path(folder).resolve() / "project", slow=options.slow)
         for files, patterns in TARGETS:
             modules = [m for p in patterns for m in sorted(lab.package.glob(p))]
             names = [m.relative_to(lab.package).as_posix() for m in modules]

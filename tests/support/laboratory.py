@@ -30,6 +30,7 @@ MEMORY = 12 * 2**30
 """Address space of a mutant; some ask for all there is."""
 NO_TESTS = 5
 """pytest's exit code when no test was selected."""
+FAST = ["-m", "not slow"]
 READY = "ready"
 UNABLE = 98
 """Exit code of a process that could not replace the code of a module."""
@@ -141,8 +142,8 @@ class Server:
 class Laboratory:
     """A copy of the project in which mutants are tried."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.package = folder, folder / "src" / "latentalign"
+    def __init__(self, folder: Path, *, slow: bool) -> None:
+        self.folder, self.package, self.slow = folder, folder / "src" / "latentalign", slow
         for name in ("src", "tests", "examples"):
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", folder)
@@ -210,7 +211,7 @@ class Laboratory:
     def pytest(self, files: list[str], plugins: list[Any], log: str = os.devnull) -> int:
         """Run tests and return pytest's exit code."""
         temporary = self.folder.parent / "pytest"
-        options = ["-x", "-m", "not slow", "-p", "no:cacheprovider", f"--basetemp={temporary}"]
+        options = ["-x", "-p", "no:cacheprovider", f"--basetemp={temporary}", *([] if self.slow else FAST)]
         options += ["-W", "ignore:Module already imported", *files]
         with open(log, "w") as file, redirect_stdout(file), redirect_stderr(file):
             return int(pytest.main(options, plugins=plugins))

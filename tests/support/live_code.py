@@ -5,17 +5,17 @@ from __future__ import annotations
 import gc
 from collections import defaultdict
 from collections.abc import Iterator
+from inspect import CO_OPTIMIZED
 from types import CodeType, FunctionType, ModuleType
-
-INSIDE_FUNCTION = ".<locals>."
 
 
 def functions_in(code: CodeType) -> Iterator[CodeType]:
-    """The code of all functions of a module and of its classes, without functions inside functions."""
+    """The code of all functions of a module, of its classes, and of functions inside functions."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            is_class = not constant.co_flags & 0x2  # the body of a class has no fast locals
-            yield from functions_in(constant) if is_class else (constant,)
+            if constant.co_flags & CO_OPTIMIZED:  # a function; the body of a class has no fast locals
+                yield constant
+            yield from functions_in(constant)
 
 
 class LiveModule:
