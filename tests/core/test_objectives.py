@@ -9,10 +9,13 @@ from latentalign import (
     SVI,
     Categorical,
     Dirichlet,
+    GumbelSoftmax,
     Hard,
     Latent,
     LogisticNormal,
+    Objective,
     Pathwise,
+    ScoreFunction,
     SumAndSample,
     Variational,
 )
@@ -145,3 +148,15 @@ def test_kl_weight_leaves_the_reported_bound_alone(name):
         values.append(OBJECTIVES[name](kl_weight=kl_weight, **options)(p.latent()).value)
     assert values[0].abs().sum() > 0
     torch.testing.assert_close(*values)
+
+
+def test_an_objective_of_ones_own_predicts_exactly_and_needs_nothing():
+    class Plain(Objective):
+        def forward(self, latent):
+            raise NotImplementedError
+
+    assert (Plain.needs_inferred, Plain.accepts_chains, Plain.predict) == (False, False, "exact")
+
+
+def test_estimators_draw_once_unless_asked():
+    assert ScoreFunction().n == GumbelSoftmax().n == Pathwise().n == 1

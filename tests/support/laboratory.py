@@ -38,8 +38,8 @@ BROKEN = 99
 """Exit code of a process in which pytest could not do its work."""
 CONFIRMED = 50.0
 """Limit in seconds up to which survivors are tried again."""
-BUDGETS = {True: 12.0, False: 4.0}
-"""Seconds of tests for one mutant in a function, and elsewhere; beyond, the slowest tests are left out."""
+BUDGETS = {False: 12.0, True: 6.0}
+"""Seconds of tests for a mutant, and for one that runs on import; beyond, the slowest tests are left out."""
 
 
 class Observer:
@@ -187,14 +187,14 @@ class Laboratory:
     def fate(self, module: str, mutant: Mutant, tests: list[str]) -> str:
         """What becomes of a mutant: killed, timeout, survived, or uncovered by any test.
 
-        A function that runs while the package is imported cannot be replaced later. Survivors are therefore imported
-        and tried again, unless that takes long.
+        What runs while the package is imported cannot be replaced later. Survivors are also imported and tried again,
+        unless that takes long.
         """
         if not tests:
             return "uncovered"
         limit = 20 + 10 * sum(self.seconds[t] for t in tests)
         code = UNABLE
-        if mutant.in_function:
+        if not self.runs_on_import(module, mutant):
             code = self.ask((module, mutant.source, tests, limit))
         if code in (UNABLE, BROKEN) or (code == 0 and limit <= CONFIRMED):
             code = self.try_import(module, mutant.source, tests, limit)
@@ -247,20 +247,24 @@ class Laboratory:
             name = Path(file).relative_to(self.package).as_posix()
             self.covering[name] = {int(n): tests for n, tests in lines.items()}
 
+    def runs_on_import(self, module: str, mutant: Mutant) -> bool:
+        """Whether the changed lines run while the package is imported."""
+        covering = self.covering.get(module, {})
+        return not mutant.in_function or any("" in covering.get(line, ()) for line in mutant.lines)
+
     def tests_of(self, module: str, mutant: Mutant) -> list[str]:
         """The tests that execute the changed lines, or any line of the module if those run on import.
 
         The fastest come first.
         """
-        covering = self.covering.get(module, {})
-        found = {test for line in mutant.lines for test in covering.get(line, ())}
-        if not mutant.in_function or "" in found:  # it runs on import, so all that use the module may see it
-            found = {test for tests in covering.values() for test in tests}
-        chosen = sorted(found - {""}, key=lambda t: (self.seconds[t], t))
+        covering, on_import = self.covering.get(module, {}), self.runs_on_import(module, mutant)
+        lines = covering if on_import else mutant.lines
+        found = {test for line in lines for test in covering.get(line, ())} - {""}
+        chosen = sorted(found, key=lambda t: (self.seconds[t], t))
         total, kept = 0.0, []
         for test in chosen:
             total += self.seconds[test]
-            if total > BUDGETS[mutant.in_function]:
+            if total > BUDGETS[on_import]:
                 break
             kept.append(test)
         return kept
