@@ -21,6 +21,7 @@ from latentalign import (
     MLPHead,
     OneHot,
     Predictive,
+    certified_marginal,
     marginal,
     parse_predict,
 )
@@ -214,3 +215,28 @@ def test_a_head_of_ones_own_is_not_taken_apart_by_rows_unless_it_says_so():
         hidden = staticmethod(lambda query_part, memory_part: query_part + memory_part)
 
     assert not Plain().hidden_by_row()
+
+
+def test_the_certified_likelihood_is_the_certified_marginal():
+    latent = problem(members=9, sharp=4.0).latent()
+    found = parse_predict("certified:0.3").log_prob(latent)
+    assert torch.equal(found, certified_marginal(latent, 0.3).value)
+    assert not torch.equal(found, parse_predict("exact").log_prob(latent))
+
+
+def test_a_beam_is_certified_only_if_the_head_can_be_taken_apart():
+    p, whole = problem((4,), 3, ragged=False), torch.zeros(4, dtype=torch.long)
+    beam = Beam(torch.zeros(4), whole, whole + 2, whole.bool(), end=0, never=(0,))
+    choice = LatentChoice(
+        Categorical.from_scores(p.prior_scores), p.head, p.query, p.memory[:2], source=whole
+    )
+    choice.head = lambda query, context: p.head(query, context)
+    torch.testing.assert_close(choice.predict("certified:0.5", beam), choice.predict("exact"))
+
+
+@pytest.mark.parametrize(
+    ("text", "usage"), [("soft:1", "soft"), ("sample:0", "sample:N"), ("kmax:x", "kmax:K")]
+)
+def test_a_wrong_argument_says_how_the_predictive_is_written(text, usage):
+    with pytest.raises(ValueError, match=f"predict must be {usage}; got '{text}'"):
+        parse_predict(text)

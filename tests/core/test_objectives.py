@@ -20,6 +20,7 @@ from latentalign import (
     Variational,
 )
 from latentalign.core.distributions import DISTRIBUTIONS
+from latentalign.core.objectives import bounds
 from support.problems import gradients, problem
 
 
@@ -160,3 +161,21 @@ def test_an_objective_of_ones_own_predicts_exactly_and_needs_nothing():
 
 def test_estimators_draw_once_unless_asked():
     assert ScoreFunction().n == GumbelSoftmax().n == Pathwise().n == 1
+
+
+def test_the_numbers_of_draws_and_members_by_default():
+    assert OBJECTIVES["variational-sample"]().expectation.n == 1
+    assert OBJECTIVES["sum-and-sample"]().expectation.k == 5
+    assert OBJECTIVES["rws"]().n == 5
+
+
+def test_the_terms_of_a_bound_have_the_same_names_for_every_objective():
+    for name in ("variational-enum", "variational-sample", "svi"):
+        terms = OBJECTIVES[name]()(problem().latent()).terms
+        assert {"kl", "log_likelihood"} <= terms.keys(), name
+
+
+def test_ready_made_objectives_are_those_of_the_table():
+    latent = problem().latent()
+    for ready in ("soft", "marginal"):
+        assert torch.equal(getattr(bounds, ready)(latent).value, OBJECTIVES[ready]()(latent).value)
