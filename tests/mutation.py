@@ -105,12 +105,14 @@ def main() -> int:
     if options.again:
         records = [json.loads(line) for line in options.again.read_text().splitlines()]
         again = {(r["module"], r["before"], r["after"]) for r in records if r["fate"] not in KILLED}
-    rows = []
+    rows, done = [], set()
     with tempfile.TemporaryDirectory() as folder:
         lab = Laboratory(Path(folder).resolve() / "project", slow=options.slow)
         for files, patterns in TARGETS:
             modules = [m for p in patterns for m in sorted(lab.package.glob(p))]
             names = [m.relative_to(lab.package).as_posix() for m in modules]
+            names = [n for n in names if n not in done]
+            done |= set(names)
             names = [n for n in names if not options.words or any(w in n for w in options.words)]
             if again is not None:
                 names = [n for n in names if any(n == a[0] for a in again)]
