@@ -253,14 +253,15 @@ class Laboratory:
         return not mutant.in_function or any("" in covering.get(line, ()) for line in mutant.lines)
 
     def tests_of(self, module: str, mutant: Mutant) -> list[str]:
-        """The tests that execute the changed lines, or any line of the module if those run on import.
+        """The tests that execute the changed lines, the fastest first.
 
-        The fastest come first.
+        If these run on import: the tests that execute any line of the module, then all others.
         """
         covering, on_import = self.covering.get(module, {}), self.runs_on_import(module, mutant)
         lines = covering if on_import else mutant.lines
         found = {test for line in lines for test in covering.get(line, ())} - {""}
-        chosen = sorted(found, key=lambda t: (self.seconds[t], t))
+        candidates = self.seconds if on_import else found
+        chosen = sorted(candidates, key=lambda t: (t not in found, self.seconds[t], t))
         total, kept = 0.0, []
         for test in chosen:
             total += self.seconds[test]
