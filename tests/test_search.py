@@ -257,8 +257,9 @@ def test_unfinished_outputs_are_sorted_too():
     assert [(h.tokens, h.log_prob) for h in found] == [((A,), -1.0), ((B,), -2.0), ((C,), -3.0)]
 
 
-def test_single_precision_and_half_precision_steps_are_summed_in_double():
-    step = HistoryStep([1, 2, 3], dtype=torch.bfloat16)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_single_precision_and_half_precision_steps_are_summed_in_double(dtype):
+    step = HistoryStep([1, 2, 3], dtype=dtype)
     for sentence, (h,) in enumerate(search(BeamSearch(beam=4), step)):
         assert h.log_prob == pytest.approx(step.log_prob(sentence, h.tokens), abs=1e-12)
 
