@@ -1,5 +1,6 @@
 """Files are replaced completely or not at all, damage is noticed, and every error says what to do."""
 
+import gzip
 import json
 import math
 import os
@@ -117,3 +118,42 @@ def test_a_missing_file_of_a_run_says_how_to_recover(tmp_path):
         storage.read_saved(tmp_path / "absent")
     with pytest.raises(CheckpointError, match="cannot be read"):
         storage.read_saved(tmp_path)
+
+
+def test_an_output_never_replaces_a_file_unasked_and_needs_a_folder(tmp_path):
+    path = tmp_path / "out.json"
+    storage.require_free(path, overwrite=False)
+    path.write_text("{}")
+    storage.require_free(path, overwrite=True)
+    with pytest.raises(InputError, match=r"out\.json exists; add --overwrite"):
+        storage.require_free(path, overwrite=False)
+    with pytest.raises(InputError, match="the folder .*absent does not exist"):
+        storage.require_free(tmp_path / "absent" / "out.json", overwrite=True)
+
+
+def test_a_folder_can_be_made_below_folders_alone(tmp_path, monkeypatch):
+    storage.require_folder_place(tmp_path)
+    storage.require_folder_place(tmp_path / "new" / "below")
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(InputError, match="file: is a file, expected a folder"):
+            storage.require_folder_place(path)
+    (tmp_path / "link").symlink_to(tmp_path / "absent")
+    with pytest.raises(InputError, match="link: is a symbolic link to .*absent, which does not exist"):
+        storage.require_folder_place(tmp_path / "link" / "below")
+    asked = []
+    monkeypatch.setattr(os, "access", lambda place, mode: asked.append((place, mode)))
+    with pytest.raises(StorageError, match="no permission to write"):
+        storage.require_folder_place(tmp_path / "new")
+    assert asked == [(tmp_path, os.W_OK | os.X_OK)]
+
+
+def test_gzip_data_are_unpacked_and_everything_else_is_as_it_is(tmp_path):
+    for data in (b"", b"plain", gzip.compress(b"packed")):
+        (tmp_path / "file").write_bytes(data)
+        expected = b"packed" if data.startswith(b"\x1f\x8b") else data
+        assert storage.read_unpacked(tmp_path / "file") == expected
+        assert storage.read_input(tmp_path / "file") == data
+    for read in (storage.read_unpacked, storage.read_input, storage.fingerprint):
+        with pytest.raises(InputError, match="is a directory, expected a file$"):
+            read(tmp_path)

@@ -9,7 +9,10 @@ TARGETS: list[tuple[list[str], list[str]]] = [
     (["tests/tasks/nmt/test_text_scores.py"], ["tasks/nmt/text_scores.py"]),
     (["tests/tasks/vqa/test_accuracy.py"], ["tasks/vqa/accuracy.py"]),
     (["tests/test_search.py"], ["search.py"]),
-    (["tests/test_textfiles.py", "tests/test_storage.py"], ["textfiles.py", "storage.py"]),
+    (
+        ["tests/test_textfiles.py", "tests/test_storage.py", "tests/training/test_checkpoint.py"],
+        ["textfiles.py", "storage.py"],
+    ),
     (["tests/data/test_pairs.py", "tests/data/test_demo.py"], ["data/pairs.py"]),
     (["tests/tasks/nmt/test_data.py"], ["tasks/nmt/data.py"]),
     (["tests/tasks/vqa/test_questions.py"], ["tasks/vqa/questions.py"]),
