@@ -127,7 +127,7 @@ def test_an_output_never_replaces_a_file_unasked_and_needs_a_folder(tmp_path):
     storage.require_free(path, overwrite=True)
     with pytest.raises(InputError, match=r"out\.json exists; add --overwrite"):
         storage.require_free(path, overwrite=False)
-    with pytest.raises(InputError, match="the folder .*absent does not exist"):
+    with pytest.raises(InputError, match=r"the folder .*absent does not exist"):
         storage.require_free(tmp_path / "absent" / "out.json", overwrite=True)
 
 
@@ -139,7 +139,7 @@ def test_a_folder_can_be_made_below_folders_alone(tmp_path, monkeypatch):
         with pytest.raises(InputError, match="file: is a file, expected a folder"):
             storage.require_folder_place(path)
     (tmp_path / "link").symlink_to(tmp_path / "absent")
-    with pytest.raises(InputError, match="link: is a symbolic link to .*absent, which does not exist"):
+    with pytest.raises(InputError, match=r"link: is a symbolic link to .*absent, which does not exist"):
         storage.require_folder_place(tmp_path / "link" / "below")
     asked = []
     monkeypatch.setattr(os, "access", lambda place, mode: asked.append((place, mode)))
@@ -155,5 +155,5 @@ def test_gzip_data_are_unpacked_and_everything_else_is_as_it_is(tmp_path):
         assert storage.read_unpacked(tmp_path / "file") == expected
         assert storage.read_input(tmp_path / "file") == data
     for read in (storage.read_unpacked, storage.read_input, storage.fingerprint):
-        with pytest.raises(InputError, match="is a directory, expected a file$"):
+        with pytest.raises(InputError, match=r"is a directory, expected a file$"):
             read(tmp_path)
