@@ -347,3 +347,11 @@ def test_cells_tile_the_picture_row_by_row():
     )
     boxes = grid_boxes(7, 7).astype(float)
     assert np.isclose(((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])).sum(), 1)
+
+
+def test_folders_are_made_and_boxes_may_extend_beyond_the_picture_by_a_hundredth(tmp_path):
+    path = tmp_path / "new" / "below" / "features.safetensors"
+    edge = np.array([[-0.01, 0.0, 1 + 0.01, 1.0]])
+    write_features(path, [(1, np.ones((1, 2), np.float32), edge)], layout="test")
+    with Features(path) as features:
+        assert features.regions(0)[1].tolist() == [[0, 0, 1, 1]]

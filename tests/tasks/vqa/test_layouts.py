@@ -10,6 +10,8 @@ from latentalign.data.region_features import Features, write_features
 from latentalign.errors import InputError
 from latentalign.tasks.vqa import layouts
 from latentalign.tasks.vqa.layouts import read, read_ids, sniff
+from latentalign.tasks.vqa.layouts.arrays import find_tokens
+from latentalign.tasks.vqa.layouts.pictures import parse_image_id
 from support.regions import (
     HEIGHT,
     NAN,
@@ -215,3 +217,21 @@ def test_bad_ids_are_named(tmp_path, text, message):
     with pytest.raises(InputError, match=message) as caught:
         read_ids(tmp_path / "ids")
     assert str(caught.value).startswith(f"{tmp_path / 'ids'}")
+
+
+def test_image_ids_reach_from_0_to_what_a_features_file_can_store():
+    assert [parse_image_id(item, "here") for item in (0, np.int64(7), 2**63 - 1, b"image12.png")] == [
+        0,
+        7,
+        2**63 - 1,
+        12,
+    ]
+    for item in (-1, 2**63, True, 1.0, "", None):
+        with pytest.raises(InputError, match=r"here: .* is not an image id"):
+            parse_image_id(item, "here")
+
+
+def test_the_smallest_grids_of_tokens():
+    assert [find_tokens(rows, None) for rows in (50, 197, 121, 122, 144)] == [1, 1, 0, 1, 0]
+    assert [find_tokens(rows, None) for rows in (37, 48, 49, 100, 120, None)] == [None] * 6
+    assert find_tokens(37, 1) == 1
