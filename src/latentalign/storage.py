@@ -17,9 +17,9 @@ import shutil
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from io import BufferedReader
+from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from latentalign.errors import CheckpointError, InputError, StorageError
 
@@ -64,8 +64,10 @@ def open_input(path: Path | str, expected: str = "a file") -> BufferedReader:
             raise InputError(f"{str(path)!a}: no such file, because no file can have this name") from None
 
 
-def unpack(file: BufferedReader) -> BufferedReader:
+def unpack(file: BinaryIO) -> BufferedReader:
     """The same stream of bytes, unpacked if it is gzip data. The name of the file does not matter."""
+    if not isinstance(file, BufferedReader):  # standard input that a program has replaced
+        file = BufferedReader(cast(RawIOBase, file))
     if not file.peek(2).startswith(b"\x1f\x8b"):
         return file
     return BufferedReader(gzip.GzipFile(fileobj=file))

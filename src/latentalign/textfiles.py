@@ -9,10 +9,9 @@ Gzip data is recognised by its content and unpacked.
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import BufferedReader
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 from latentalign.errors import InputError
 from latentalign.storage import explain_read_errors, open_input, unpack
@@ -52,7 +51,7 @@ def read_stdin() -> Iterator[str]:
     if sys.stdin is None:
         raise InputError(f"{name} is closed; name a file with --input")
     with explain_read_errors(name, "text"):
-        yield from decode_lines(unpack(cast(BufferedReader, sys.stdin.buffer)), name)
+        yield from decode_lines(unpack(sys.stdin.buffer), name)
 
 
 def read_pairs(path: Path | str) -> Iterator[tuple[str, str]]:

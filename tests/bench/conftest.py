@@ -32,7 +32,7 @@ def toy_run(tmp_path_factory) -> Path:
     files = [
         f"data.{split}.{key}={data / f'{split}.{end}'}"
         for split in ("train", "valid", "test")
-        for key, end in (("source", "de"), ("target", "en"))
+        for key, end in (("source", "de"), ("target", "en"), ("gold", "gold"))
     ]
     TRANSLATION.train(
         recipes.load("nmt/demo", NMTConfig, [*files, *SIZES]), Run(out), resume=False, overwrite=False

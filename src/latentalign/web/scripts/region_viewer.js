@@ -1,8 +1,16 @@
 /* Pictures: where a model looks, and what it would answer if it looked there. */
 const regionData = readData("region-data");
-const BLANK = "data:image/svg+xml," + encodeURIComponent(  // in place of a picture that is not there
-  '<svg xmlns="http://www.w3.org/2000/svg" width="640" height="480"><rect width="100%" height="100%" fill="#777"/></svg>');
+const BLANK = blankPicture();  // in place of a picture that is not there
 if (hasRecords(regionData.models)) regionViewer(regionData.models, regionData.pictures);
+
+function blankPicture() {
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [640, 480];
+  const paper = canvas.getContext("2d");
+  paper.fillStyle = "#777";
+  paper.fillRect(0, 0, canvas.width, canvas.height);
+  return canvas.toDataURL();
+}
 
 /* Regions as a grid: { rows, columns, order }, order[cell] = region. Null if they do not tile the picture. */
 function gridOf(boxes) {
