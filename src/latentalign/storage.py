@@ -66,11 +66,13 @@ def open_input(path: Path | str, expected: str = "a file") -> BufferedReader:
 
 def unpack(file: BinaryIO) -> BufferedReader:
     """The same stream of bytes, unpacked if it is gzip data. The name of the file does not matter."""
-    if not isinstance(file, BufferedReader):  # standard input that a program has replaced
-        file = BufferedReader(cast(RawIOBase, file))
-    if not file.peek(2).startswith(b"\x1f\x8b"):
-        return file
-    return BufferedReader(gzip.GzipFile(fileobj=file))
+    # Standard input that a program has replaced may not be buffered.
+    buffered: BufferedReader = (
+        file if isinstance(file, BufferedReader) else BufferedReader(cast(RawIOBase, file))
+    )
+    if not buffered.peek(2).startswith(b"\x1f\x8b"):
+        return buffered
+    return BufferedReader(gzip.GzipFile(fileobj=buffered))
 
 
 def read_unpacked(path: Path | str, expected: str = "a file") -> bytes:

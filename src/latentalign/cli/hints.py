@@ -8,9 +8,14 @@ from pathlib import Path
 from latentalign.progress import inform
 
 RECIPES = {
-    "demo": "nmt/demo", "spelling": "nmt/spelling", "g2p": "nmt/g2p", "multi30k": "nmt/multi30k-small", "iwslt14": "nmt/iwslt14", "wmt17": "nmt/wmt17",
+    "demo": "nmt/demo",
+    "spelling": "nmt/spelling",
+    "g2p": "nmt/g2p",
+    "multi30k": "nmt/multi30k-small",
+    "iwslt14": "nmt/iwslt14",
+    "wmt17": "nmt/wmt17",
     "scenes": "vqa/scenes",
-}  # fmt: skip
+}
 """The recipe that trains on a corpus as soon as its files are there."""
 PICTURES = {"daquar": "features.safetensors", "vqa2": "features.valid.safetensors"}
 """The features file that the recipe of a corpus needs last."""
