@@ -53,6 +53,7 @@ def command(
     from latentalign.tasks.vqa import layouts
     from latentalign.tasks.vqa.extract import extract
 
+    check_options(extractor, described=(layout, ids, prefix_tokens), skip_bad=skip_bad)
     skipped: list[str] = []
 
     def skip(path: Path, error: InputError) -> None:
@@ -60,14 +61,8 @@ def command(
         warn(f"skipped: {error}")
 
     if extractor is not None:
-        if layout is not None or ids is not None or prefix_tokens is not None:
-            raise InputError(
-                "--layout, --ids and --prefix-tokens describe features; leave them out with --extractor"
-            )
         name, pictures = extractor, extract(source, extractor, on_bad=skip if skip_bad else None)
     else:
-        if skip_bad:
-            raise InputError("--skip-bad applies to pictures; add --extractor, or remove it")
         name = layout or layouts.sniff(source)
         pictures = layouts.read(source, name, ids, prefix_tokens=prefix_tokens)
     if max_regions is None:
@@ -86,3 +81,13 @@ def command(
     show(result, as_json=json_wanted, title="features")
     if not json_wanted:
         suggest_after_features(out, HOME)
+
+
+def check_options(extractor: str | None, *, described: tuple[object, ...], skip_bad: bool) -> None:
+    """Refuse options for features together with pictures, and the other way round."""
+    if extractor is not None and any(option is not None for option in described):
+        raise InputError(
+            "--layout, --ids and --prefix-tokens describe features; leave them out with --extractor"
+        )
+    if extractor is None and skip_bad:
+        raise InputError("--skip-bad applies to pictures; add --extractor, or remove it")

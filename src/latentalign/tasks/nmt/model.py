@@ -103,19 +103,23 @@ class TranslationModel(nn.Module):
         )
         prior = prior or PriorConfig()
         self.chain = prior.build(config.decoder_size, memory_dim)
-        self.inference = (
-            InferenceNetwork(
-                inference.like_encoder(config.encoder_layers, config.encoder_size),
-                config.embedding,
-                dropout=config.dropout,
-                extra_scores=self.distribution.extra_scores,
-                prior=prior,
-            )
-            if inference is not None and inference.kind == "network"
-            else None
-        )
+        self.inference = self.build_inference(inference, prior)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -config.init, config.init)
+
+    def build_inference(
+        self, inference: InferenceConfig | None, prior: PriorConfig
+    ) -> InferenceNetwork | None:
+        """The network behind q; None if there is no q, or if it comes from files."""
+        if inference is None or inference.kind != "network":
+            return None
+        return InferenceNetwork(
+            inference.like_encoder(self.config.encoder_layers, self.config.encoder_size),
+            self.config.embedding,
+            dropout=self.config.dropout,
+            extra_scores=self.distribution.extra_scores,
+            prior=prior,
+        )
 
     @property
     def has_null(self) -> bool:
