@@ -54,6 +54,16 @@ def test_a_full_device_is_reported(tmp_path):
     assert b"No space left" in done.stderr
 
 
+@pytest.mark.slow
+def test_a_reader_that_closes_the_pipe_has_an_exit_code_of_its_own():
+    read, write = os.pipe()
+    os.close(read)
+    arguments = [sys.executable, "-m", "latentalign", "recipe", "list"]
+    done = subprocess.run(arguments, stdout=write, stderr=subprocess.PIPE, timeout=120)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 def test_quiet_and_verbose_stand_before_or_after_the_command(capsys, monkeypatch):
     import typer
 

@@ -227,3 +227,24 @@ def test_memory_that_does_not_broadcast_over_the_queries_is_refused(shape):
     for alignments in (prior.enumerate(), Mixed.point(prior.mean, exists=prior.mask)):
         with pytest.raises(ValueError, match=r"broadcast over \(2, 3\)"):
             alignments.contexts(torch.zeros(shape))
+
+
+def test_a_table_in_place_of_a_likelihood_is_refused_with_the_function_that_reads_it(unchecked):
+    prior, table = Categorical.from_scores(torch.randn(2, 5, 7)), torch.randn(2, 5, 7)
+    with pytest.raises(TypeError, match=r"got a Tensor; .*`lambda z: table\.gather\(-1, z\.index\)`"):
+        Latent(prior, table)
+    found = OBJECTIVES["marginal"]()(Latent(prior, lambda z: table.gather(-1, z.index))).value
+    torch.testing.assert_close(found, (prior.logits + table).logsumexp(-1))
+
+
+def test_a_posterior_without_outputs_says_how_to_observe_them(unchecked):
+    choice = LatentAttention(4, 3, 5)(torch.randn(2, 4), torch.randn(2, 6, 3))
+    with pytest.raises(TypeError, match=r"choice\.observe\(target\)`, got a LatentChoice"):
+        exact_posterior(choice)
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_targets_that_are_no_whole_numbers_are_refused(inference, unchecked):
+    choice = LatentAttention(4, 3, 5, inference=inference)(torch.randn(2, 4), torch.randn(2, 6, 3))
+    with pytest.raises(TypeError, match=r"whole numbers, .* got torch\.float32"):
+        choice.observe(torch.zeros(2))

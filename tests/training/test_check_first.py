@@ -4,11 +4,14 @@ import shutil
 
 import pytest
 
+from latentalign.cli import train
 from latentalign.core.objectives import OBJECTIVES
 from latentalign.errors import InputError, StorageError
 from latentalign.storage import require_folder_place
+from latentalign.tasks import registry
 from latentalign.training.run import Run
-from toy_task.task import DigitsTask
+from toy_task.data import digits_settings, write_digits
+from toy_task.task import RECIPE, DigitsTask
 
 
 def contents(folder):
@@ -137,3 +140,26 @@ def test_unequal_files_and_unsuitable_objectives_are_refused_first(tmp_path):
     config = tiny(tmp_path / "data", "soft").model_copy(update={"objective": objective})
     with pytest.raises(InputError, match="cannot train question answering"):
         ANSWERING.check_recipe(config)
+
+
+def test_resuming_a_run_that_does_not_exist_is_announced(tmp_path, monkeypatch, capsys):
+    write_digits(tmp_path / "data")
+    monkeypatch.setattr(registry, "task_of_recipe", lambda _: FailsLate())
+    for resume, announced in (
+        (False, ""),
+        (True, "there is no run to continue; training starts from the beginning"),
+    ):
+        with pytest.raises(InputError, match="line 9"):
+            train.command(
+                str(RECIPE), tmp_path / "typo", override=digits_settings(tmp_path / "data"), resume=resume
+            )
+        said = capsys.readouterr().err
+        assert announced in said
+        assert ("no run to continue" in said) == resume
+
+
+def test_a_folder_with_other_files_is_not_called_a_run(digits, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds no run; choose another folder"):
+        digits.train(tmp_path)
+    assert contents(tmp_path) == {(tmp_path / "notes.txt").relative_to(tmp_path): b"mine"}

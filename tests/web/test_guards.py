@@ -68,6 +68,16 @@ def test_every_response_has_the_headers(app, serving, connect, monkeypatch):
         assert headers["x-frame-options"] == "DENY"
 
 
+def test_a_body_that_is_not_declared_as_json_is_told_the_header(app, serving, connect):
+    body = '{"number": 1}'
+    with serving(app) as client:
+        one = connect(client)
+        one.send(f"POST /api/double HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n{body}")
+        status, _, content = one.response()
+    assert status == 422
+    assert "the header Content-Type: application/json" in json.loads(content)["error"]
+
+
 def test_a_policy_allows_what_is_in_the_page_and_nothing_else():
     policy = page_policy("<style>a</style><script>b</script><script type=x>c</script><script>d\n</script>")
     parts = dict(part.strip().split(" ", 1) for part in policy.split(";"))

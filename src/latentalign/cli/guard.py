@@ -59,6 +59,9 @@ def guard(command: Callable[..., None]) -> Callable[..., None]:
                 name = NAMES.get(stop.number, f"signal {stop.number}")
                 warn(f"ended by {name}" + (f"; {stop.saved}" if stop.saved else ""))
             sys.exit(stop.exit_code)
+        except BrokenPipeError:  # typer would exit with code 1
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(141)
 
     signature = inspect.signature(command, eval_str=True)
     parameters = [*signature.parameters.values(), *OPTIONS]

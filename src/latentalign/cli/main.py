@@ -86,9 +86,6 @@ def main() -> None:
         fail(str(error), error.exit_code)
     except PluginError as error:
         fail(str(error), 2)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
     except (MemoryError, RuntimeError, OSError) as error:
         message = explain_memory(error)
         if message is not None:

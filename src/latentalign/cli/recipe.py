@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import JsonOption, RecipeArgument, SetOption
+from latentalign.cli.guard import guard
 
 NAME = "recipe"
 app = typer.Typer(
@@ -50,5 +51,5 @@ def show_recipe(
 
 
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}
-app.command("list", context_settings=HELP_NAMES)(list_recipes)
-app.command("show", context_settings=HELP_NAMES)(show_recipe)
+app.command("list", context_settings=HELP_NAMES)(guard(list_recipes))
+app.command("show", context_settings=HELP_NAMES)(guard(show_recipe))

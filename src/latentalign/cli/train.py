@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from latentalign.cli.common import JsonOption, RecipeArgument, SetOption, show
+from latentalign.cli.guard import is_leader
 from latentalign.cli.hints import suggest_after_training
 from latentalign.interrupts import say_how_to_continue
+from latentalign.progress import inform
 
 NAME = "train"
 
@@ -38,6 +40,8 @@ def command(
     )
     task.check(config)
     Run(out).check_free(resume=resume, overwrite=overwrite)
+    if resume and not out.exists() and is_leader():
+        inform(f"{out}: there is no run to continue; training starts from the beginning")
     materialize(task.required_file(config))
     with say_how_to_continue("--resume", without=["--overwrite"]):
         result = task.train(config, Run(out), resume=resume, overwrite=overwrite)

@@ -52,6 +52,8 @@ class LatentChoice:
                 f"target must have one output for every query, {tuple(self.query.shape[:-1])}, "
                 f"got {tuple(target.shape)}"
             )
+        if target.is_floating_point():
+            raise TypeError(f"target must be whole numbers, one output for every query, got {target.dtype}")
         if inferred is None and self.infer is not None:
             inferred = self.infer(target)
         return EmissionLatent(

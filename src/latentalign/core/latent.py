@@ -46,6 +46,12 @@ class Latent:
     def __post_init__(self) -> None:
         self.prior = as_distribution(self.prior, "prior")
         self.inferred = None if self.inferred is None else as_distribution(self.inferred, "inferred")
+        if not callable(self.log_likelihood):
+            raise TypeError(
+                "log_likelihood must be a function of alignments z, got a "
+                f"{type(self.log_likelihood).__name__}; for a table with the members in its last dimension, "
+                "pass `lambda z: table.gather(-1, z.index)`"
+            )
         if not isinstance(self.log_likelihood, CheckedLikelihood):
             self.log_likelihood = CheckedLikelihood(self.log_likelihood)
 

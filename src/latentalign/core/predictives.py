@@ -216,4 +216,8 @@ def positive_number(text: str) -> float:
 
 def exact_posterior(latent: Latent) -> AlignmentDistribution:
     """p(z | x, x~, y) by Bayes' rule over all members."""
+    if not isinstance(latent, Latent):
+        raise TypeError(
+            f"a posterior needs the outputs: pass `choice.observe(target)`, got a {type(latent).__name__}"
+        )
     return latent.prior.exact_posterior(latent)

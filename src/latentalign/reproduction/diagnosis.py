@@ -24,6 +24,7 @@ from latentalign.core.diagnostics import (
 from latentalign.core.kernels.emission import EmissionLatent
 from latentalign.core.latent import Latent
 from latentalign.core.objectives import OBJECTIVES, Objective, marginal
+from latentalign.progress import track
 
 IWAE = (1, 5, 25)
 TIMED_STEPS = 3
@@ -85,8 +86,10 @@ def gradients(
     everything = [p for _, p in module.named_parameters()]
     generative = [p for n, p in module.named_parameters() if not n.startswith("inference.")]
     references: dict[str, Tensor] = {}
-    measured = []
-    for name, kind, options, target in estimators():
+    measured, candidates = [], estimators()
+    for name, kind, options, target in track(
+        candidates, "gradients", total=len(candidates), unit="estimators"
+    ):
         objective = OBJECTIVES[kind](**options)
         if objective.needs_inferred and not inferred:
             continue

@@ -61,7 +61,7 @@ class TrainingConfig(Section):
     seed: int = 0
     """Seed of all random numbers."""
     threads: int = Field(2, ge=1)
-    """Number of CPU threads."""
+    """Number of CPU threads, whatever OMP_NUM_THREADS says; take 1 if other programs use the machine."""
     device: str = "cpu"
     """Device to train on, such as `cpu` or `cuda:1`."""
     precision: Literal["float32", "float64", "bf16"] = "float32"

@@ -70,6 +70,8 @@ class Run:
                 pass
             raise InputError(
                 f"{self.folder} is not empty; add --resume to continue, or --overwrite to start again"
+                if self.config.is_file()
+                else f"{self.folder} is not empty and holds no run; choose another folder"
             )
 
     def open(self, *, resume: bool, overwrite: bool) -> None:

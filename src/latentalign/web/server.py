@@ -106,6 +106,8 @@ async def reply_to_invalid_body(_: HttpRequest, error: Exception) -> JSONRespons
     place = ".".join(str(part) for part in first["loc"][1:])
     if first["type"] == "json_invalid":
         message = f"the body is not JSON: {first['ctx']['error']}, character {place}"
+    elif first["type"] == "model_attributes_type" and not place:
+        message = "the body must be a JSON object, sent with the header Content-Type: application/json"
     else:
         message = f"{place or 'body'}: {first['msg'].removeprefix('Value error, ')}"
     return JSONResponse({"error": message}, 422)

@@ -275,6 +275,9 @@ def test_flaws_are_counted_and_their_lines_named(checked):
     assert lines["duplicate"] == (11, 12)
     assert lines["uneven"] == (41,)
     assert lines["control"] == (51, 52)
+    texts = {fault.kind: fault.text for fault in report.faults}
+    assert texts["uneven"].endswith("(line 41)")
+    assert texts["control"].endswith("(lines 51, 52)")
     assert lines["mojibake"] == (71, 72)
     assert {fault.kind for fault in report.faults if fault.serious} == {"control", "replacement", "mojibake"}
 

@@ -8,6 +8,7 @@ import torch
 
 from latentalign import OBJECTIVES, parse_predict
 from latentalign.errors import InputError
+from latentalign.reproduction import diagnosis
 from latentalign.reproduction.diagnosis import gradient, gradients, with_fixed_q
 from latentalign.tasks.likelihoods import log_probabilities
 from latentalign.tasks.nmt.align import align_in_order, encode_pairs
@@ -152,3 +153,10 @@ def test_what_q_learns_by_its_own_rule_is_no_bias_of_the_models_gradient(trained
     assert rows["marginal"]["bias"] == rows["variational-enum"]["bias"] == 0.0
     assert rows["variational-sample, 5 draws"]["variance"] < rows["variational-sample"]["variance"]
     assert all(r["milliseconds"] > 0 and math.isfinite(r["bias"]) for r in rows.values())
+
+
+def test_estimators_are_counted_while_they_are_measured(monkeypatch):
+    counted = []
+    monkeypatch.setattr(diagnosis, "track", lambda items, name, **more: counted.append((name, more)) or [])
+    assert gradients(torch.nn.Linear(1, 1), lambda: None, inferred=True, draws=2) == []
+    assert counted == [("gradients", {"total": len(diagnosis.estimators()), "unit": "estimators"})]

@@ -202,7 +202,8 @@ def _pair_faults(name: str, split: SplitConfig, scan: _Scan, *, data: DataConfig
     def fault(kind: str, text: str, *, serious: bool) -> Fault:
         lines = tuple(scan.first[kind])
         more = ", ..." if counts[kind] > len(lines) else ""
-        text = f"{counts[kind]} {text} (line {', '.join(map(str, lines))}{more})"
+        places = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}{more}"
+        text = f"{counts[kind]} {text} ({places})"
         return Fault(kind, counts[kind], lines, serious, text)
 
     if total == 0:

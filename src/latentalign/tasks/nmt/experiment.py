@@ -225,6 +225,6 @@ EXPERIMENT = Experiment(
         Column("AER of prior", "aer_prior", 3), Column("of q", "aer_inferred", 3),
         Column("of posterior", "aer_posterior", 3),
     ),
-    run_note="Perplexity is under each run's own predictive; `latentalign evaluate` adds BLEU.",
+    run_note="Perplexity is under each run's own predictive; `latentalign evaluate` prints BLEU.",
     data=GeneratedData("demo", "nmt/demo", write_demo, "test.gold", demo_settings, demo_floor),
 )  # fmt: skip
