@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from latentalign.training import loop
+from latentalign.training import progress as training_progress
 from latentalign.training.phases import warn_after, warn_before, warn_between
 from latentalign.training.position import Position
 from latentalign.training.recipe import TrainingConfig
@@ -132,3 +133,13 @@ def test_the_time_left_follows_minutes_and_the_phase_after_a_warm_start(monkeypa
     assert clock.estimate(position, 10) == pytest.approx(2 * 10)
     limited = TrainingConfig(epochs=2, max_minutes=0.25)
     assert limited_seconds(limited, position, 10, 1.0) == pytest.approx(5)
+
+
+def test_slow_steps_are_reported_before_the_next_line_is_due(capsys, monkeypatch):
+    position = Position(step=1, batch=1, queries=10, seconds=1.0)
+    with training_progress.TrainingProgress("run", TrainingConfig(epochs=2), Position()) as shown:
+        shown.show(position, 100, log=False)
+        assert capsys.readouterr().err == ""
+        monkeypatch.setattr(training_progress, "LONGEST_SILENCE", 0.0)
+        shown.show(position, 100, log=False)
+    assert capsys.readouterr().err.startswith("run: step 1, epoch 1/2, loss ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from types import TracebackType
 
@@ -10,6 +11,9 @@ from latentalign.progress import Bars
 from latentalign.training.position import Position
 from latentalign.training.recipe import TrainingConfig
 from latentalign.training.time_left import TimeLeft
+
+LONGEST_SILENCE = 60.0
+"""Seconds after which slow steps are reported before `log_steps` are done."""
 
 
 class TrainingProgress:
@@ -27,7 +31,7 @@ class TrainingProgress:
         self.name, self.config, self.later = name, config, later
         self.clock = TimeLeft(config, position, later)
         self.bars = Bars(shown=shown)
-        self.bar = self.bars.add(name, interval=math.inf)  # plain lines follow `log_steps`, not the clock
+        self.bar = self.bars.add(name, interval=math.inf)  # plain lines follow `log_steps`
         self.speed = self.loss = 0.0
 
     def __enter__(self) -> TrainingProgress:
@@ -46,14 +50,14 @@ class TrainingProgress:
         self.loss = -value if not self.loss else 0.95 * self.loss - 0.05 * value
 
     def show(self, position: Position, epoch_batches: int, *, log: bool) -> None:
-        """Show how far training is; with `log`, as a line where there is no bar."""
+        """Show how far training is; with `log`, or after a minute, as a line where there is no bar."""
         text = f"loss {self.loss:.3f}, {self.speed:,.0f} queries/s"
         left = self.clock.estimate(position, epoch_batches)
         epoch = f"epoch {min(position.epoch + 1, self.config.epochs)}/{self.config.epochs}"
         self.bar.update(
             name=f"{self.name} {epoch}", done=position.batch, total=epoch_batches, text=text, left=left
         )
-        if log:
+        if log or time.monotonic() - self.bar.printed >= LONGEST_SILENCE:
             self.bar.name, self.bar.text = self.name, f"step {position.step:,}, {epoch}, {text}"
             self.bar.print_plain()
 
