@@ -130,6 +130,11 @@ def test_evaluate_explains_and_report_says_that_it_reuses(run, tmp_path):
     reported = command("report", run, "--out", tmp_path / "page.html")
     assert reported.returncode == 0
     assert "the figures are those of an earlier evaluation" in reported.stderr.decode()
+    page = (tmp_path / "page.html").read_text()
+    assert ">BLEU<" not in page, "it was not measured"
+    command("evaluate", run)
+    command("report", run, "--out", tmp_path / "page.html", "--overwrite")
+    assert ">BLEU<" in (tmp_path / "page.html").read_text()
 
 
 def test_overwriting_a_run_forgets_its_evaluations(trained):

@@ -220,11 +220,11 @@ EXPERIMENT = Experiment(
     draw_examples=draw_test_pairs,
     run_columns=(
         Column("ppl", "ppl", 3), Column("exact", "ppl_exact", 3), Column("K-max 5", "ppl_kmax5", 3),
-        Column("soft", "ppl_soft", 3), Column("gap of the bound", "elbo_gap", 3),
+        Column("soft", "ppl_soft", 3), Column("BLEU", "bleu", 1), Column("gap of the bound", "elbo_gap", 3),
         Column("entropy of p", "entropy_prior", 2), Column("of q", "entropy_inferred", 2),
         Column("AER of prior", "aer_prior", 3), Column("of q", "aer_inferred", 3),
         Column("of posterior", "aer_posterior", 3),
     ),
-    run_note="Perplexity is under each run's own predictive; `latentalign evaluate` prints BLEU.",
+    run_note="Perplexity is under each run's own predictive; BLEU is there if `latentalign evaluate` measured it.",
     data=GeneratedData("demo", "nmt/demo", write_demo, "test.gold", demo_settings, demo_floor),
 )  # fmt: skip
