@@ -73,6 +73,9 @@ def test_a_run_of_the_first_version_is_a_translation_run(tmp_path):
     assert task_of_run(FIXTURE)[0] is TASKS["nmt"]
     with pytest.raises(CheckpointError, match="no such run directory"):
         task_of_run(tmp_path / "none")
+    (tmp_path / "recipe.toml").touch()
+    with pytest.raises(CheckpointError, match="a file, not a run directory"):
+        task_of_run(tmp_path / "recipe.toml")
     shutil.copytree(FIXTURE, tmp_path / "run")
     (tmp_path / "run" / "config.toml").write_text("task = 'parsing'")
     with pytest.raises(CheckpointError, match="unknown task"):

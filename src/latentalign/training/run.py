@@ -154,7 +154,8 @@ class Run:
     def read_recipe(self) -> Recipe:
         """The recipe of a run with a model, finished or interrupted; every defect is a CheckpointError."""
         if not self.folder.is_dir():
-            raise CheckpointError(f"{self.folder}: no such run directory")
+            what = "a file, not a run directory" if self.folder.exists() else "no such run directory"
+            raise CheckpointError(f"{self.folder}: {what}; `latentalign train` makes one with --out")
         for path in (self.config, self.model):
             if not path.is_file():
                 raise CheckpointError(f"{path}: the file is missing; train it first, or train --resume")
