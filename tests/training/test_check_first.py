@@ -160,6 +160,6 @@ def test_resuming_a_run_that_does_not_exist_is_announced(tmp_path, monkeypatch, 
 
 def test_a_folder_with_other_files_is_not_called_a_run(digits, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="holds no run; choose another folder"):
+    with pytest.raises(InputError, match="holds no run to --resume; choose another folder"):
         digits.train(tmp_path)
     assert contents(tmp_path) == {(tmp_path / "notes.txt").relative_to(tmp_path): b"mine"}

@@ -71,7 +71,8 @@ class Run:
             raise InputError(
                 f"{self.folder} is not empty; add --resume to continue, or --overwrite to start again"
                 if self.config.is_file()
-                else f"{self.folder} is not empty and holds no run; choose another folder"
+                else f"{self.folder} is not empty and holds no run to --resume; choose another folder, "
+                "or add --overwrite, which keeps files that are not of a run"
             )
 
     def open(self, *, resume: bool, overwrite: bool) -> None:
