@@ -3,8 +3,8 @@
     python tests/planted_bugs.py            all bugs: about three minutes on one core
     python tests/planted_bugs.py baseline   bugs whose name contains a word
 
-The bugs are listed in tests/support/bugs.py. A bug counts as caught if the test runs and fails. A test
-that cannot be run has caught nothing.
+The bugs are listed in tests/support/bugs.py and chain_bugs.py. A bug counts as caught if the test runs and
+fails. A test that cannot be run has caught nothing.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import torch
 import torch._dynamo
 
 from support.bugs import BUGS, Bug
+from support.chain_bugs import CHAIN_BUGS
 
 ROOT = Path(__file__).resolve().parents[1]
 FAILED = 1
@@ -84,7 +85,7 @@ def is_caught(project: Path, bug: Bug) -> bool:
 def main(words: list[str]) -> int:
     """Plant every chosen bug, print the table, and return 1 if one survived."""
     torch.set_num_threads(1)
-    chosen = [bug for bug in BUGS if not words or any(word in bug.name for word in words)]
+    chosen = [bug for bug in (*BUGS, *CHAIN_BUGS) if not words or any(word in bug.name for word in words)]
     survivors = 0
     with tempfile.TemporaryDirectory() as folder:
         project = copy_project(Path(folder).resolve())
