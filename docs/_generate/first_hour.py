@@ -32,15 +32,22 @@ def commands(block: str) -> list[str]:
 def run(command: str, folder: Path) -> tuple[str, float]:
     """Output and seconds of a command; raises if it fails."""
     start = time.perf_counter()
-    done = subprocess.run(command, shell=True, cwd=folder, text=True, capture_output=True, check=False)
+    pipes = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.STDOUT,
+    }  # in the order in which a reader sees them
+    done = subprocess.run(command, shell=True, cwd=folder, text=True, check=False, **pipes)
     if done.returncode:
-        raise SystemExit(f"{command}: exit code {done.returncode}\n{done.stderr}")
-    return done.stdout + done.stderr, time.perf_counter() - start
+        raise SystemExit(f"{command}: exit code {done.returncode}\n{done.stdout}")
+    return done.stdout, time.perf_counter() - start
 
 
 def shorten(output: str) -> str:
     """Output that fits on the page."""
-    lines = [line if len(line) <= WIDTH else line[: WIDTH - 3] + "..." for line in output.splitlines()]
+    lines = [
+        line.rstrip() if len(line.rstrip()) <= WIDTH else line[: WIDTH - 3] + "..."
+        for line in output.splitlines()
+    ]
     if len(lines) > MOST_LINES:
         half = MOST_LINES // 2
         lines = [*lines[:half], "...", *lines[-half:]]
