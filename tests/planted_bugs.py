@@ -1,6 +1,6 @@
 """Plants one bug at a time into a copy of the project and runs the test that must catch it.
 
-    python tests/planted_bugs.py            all bugs: about three minutes on one core
+    python tests/planted_bugs.py            all bugs: about four minutes on one core
     python tests/planted_bugs.py baseline   bugs whose name contains a word
 
 The bugs are listed in tests/support/bugs.py and chain_bugs.py. A bug counts as caught if the test runs and

@@ -217,6 +217,21 @@ def test_a_query_that_does_not_exist_changes_nothing(problem):
     assert (chain.mean[0, 1] == 0).all()
 
 
+@pytest.mark.parametrize("kind", ["jump", "monotone"])
+def test_a_query_that_does_not_exist_is_passed_over(kind):
+    problem = Problem(kind, True, padding=0.0)
+    middle = torch.tensor([[1, 0, 1], [1, 0, 1], [1, 0, 1]]).bool()
+    members = torch.ones(B, S, T, dtype=torch.bool)
+    options = {"transition": problem.transition()}
+    whole = Chain.from_scores(problem.scores, exists=members, null_scores=problem.null_scores, **options)
+    ends = Chain.from_scores(
+        problem.scores[:, ::2], exists=members[:, ::2], null_scores=problem.null_scores[:, ::2], **options
+    )
+    torch.testing.assert_close(
+        whole.where(middle).filter(problem.log_f)[:, ::2], ends.filter(problem.log_f[:, ::2]), **EXACT
+    )
+
+
 def test_a_detached_chain_has_the_same_values_and_no_gradient(problem):
     chain = problem.chain()
     value = chain.detach().filter(problem.log_f.detach())

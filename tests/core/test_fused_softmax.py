@@ -227,3 +227,16 @@ def test_fused_averages_of_many_chunks_equal_a_loop_over_z(name, uniform, monkey
     ours, theirs = (gradients(v, p.leaves, weight) for v in (estimate.surrogate, expected))
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+def test_rows_below_the_rounding_error_of_the_largest_are_left_out_and_no_others():
+    hidden = torch.randn(40, 5, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(6, 5, dtype=torch.float64, requires_grad=True)
+    target, share = torch.arange(40) % 6, torch.full((40,), 1e-18, dtype=torch.float64)
+    share[:4] = torch.tensor([1.0, 1e-3, 1e-6, 1e-12])
+    fused = fused_softmax.linear_log_prob(hidden, weight, None, target, max_logits=2**20)
+    plain = (hidden @ weight.t()).log_softmax(-1).gather(1, target[:, None]).squeeze(1)
+    ours, theirs = (torch.autograd.grad((share * x).sum(), [hidden, weight]) for x in (fused, plain))
+    torch.testing.assert_close(ours[1], theirs[1], rtol=1e-12, atol=1e-15)
+    torch.testing.assert_close(ours[0][:4], theirs[0][:4], rtol=1e-10, atol=0.0)
+    assert (ours[0][4:] == 0).all()
