@@ -51,10 +51,19 @@ def show(result: Mapping[str, Any], *, as_json: bool, title: str) -> None:
     breakdowns = {name: value for name, value in result.items() if is_breakdown(value)}
     for name, value in result.items():
         if value is not None and name not in breakdowns:
-            table.add_row(name, f"{value:.4f}" if isinstance(value, float) else str(value))
+            table.add_row(name, format_figure(value))
     console.print(table)
     for name, parts in breakdowns.items():
         console.print(breakdown_table(name, parts))
+
+
+def format_figure(value: Any) -> str:
+    """A figure for people: at most four decimals, an interval as `low .. high`."""
+    if isinstance(value, float):
+        return f"{value:.4f}".rstrip("0").rstrip(".")
+    if isinstance(value, list) and len(value) == 2 and all(isinstance(end, float) for end in value):
+        return " .. ".join(map(format_figure, value))
+    return str(value)
 
 
 def show_explained(
