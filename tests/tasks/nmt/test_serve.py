@@ -81,7 +81,7 @@ def test_served_alignments_are_as_documented_and_refer_to_the_text_that_was_sent
         ("/api/translate", {"source": ["a"], "beam": 2, "nbest": 3}, "nbest is 3"),
         ("/api/align", {"pairs": [{"source": "a", "target": " "}]}, "pairs.0.target: there is no word in it"),
         ("/api/align", {"pairs": [{"source": "a " * 300, "target": "b " * 300}]}, "pairs: "),
-        ("/api/align", [], "body: "),
+        ("/api/align", [], "the body must be a JSON object"),
     ],
 )
 def test_bad_questions_are_named(trained, serving, path, body, message):
