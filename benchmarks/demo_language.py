@@ -17,8 +17,9 @@ from pathlib import Path
 
 from latentalign import config as recipes
 from latentalign.data import demo
+from latentalign.links.scores import score
+from latentalign.links.sets import Gold
 from latentalign.tasks.nmt.baselines import diagonal_links, train_ibm1
-from latentalign.tasks.nmt.links import Gold, score
 from latentalign.tasks.nmt.recipe import NMTConfig
 
 

@@ -9,7 +9,7 @@ SRC = Path(__file__).resolve().parents[1] / "src" / "latentalign"
 
 BASE = {"errors", "extras", "storage", "config", "recipe_errors", "textfiles"}
 BASE |= {"progress", "interrupts", "memory"}
-LIBRARY = {"core", "nn", "search", "training", "data", "reproduction", "web"}
+LIBRARY = {"core", "nn", "search", "training", "data", "reproduction", "web", "links"}
 SHARED = {"tasks/base", "tasks/diagnosis", "tasks/figure_notes", "tasks/likelihoods", "tasks/padding"}
 """Modules that all tasks may use; the registry is not among them."""
 MAY_IMPORT = {
@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "interrupts": {"errors"},
     "memory": {"storage"},
     "textfiles": {"errors", "storage"},
+    "links": {"links", "errors", "storage"},
     "search": {"core", "search", "errors"},
     "training": {"core", "nn", "training"} | BASE,
     "web": {"web", "core"} | BASE,

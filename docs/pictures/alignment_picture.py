@@ -17,9 +17,9 @@ from xml.sax.saxutils import escape
 import numpy as np
 from numpy.typing import NDArray
 
+from latentalign.links.formats import read_gold
 from latentalign.storage import write_text
 from latentalign.tasks.nmt.details import describe_pairs
-from latentalign.tasks.nmt.link_formats import read_gold
 from latentalign.tasks.nmt.recipe import TrainedTranslator
 from latentalign.tasks.nmt.task import TRANSLATION
 from latentalign.textfiles import read_parallel

@@ -15,8 +15,8 @@ from fuzz.run_readers import reseal_tokenizer, tokenizer_files
 from latentalign import config
 from latentalign.config import Section
 from latentalign.errors import CheckpointError, InputError
+from latentalign.links.formats import read_gold, read_links
 from latentalign.storage import fingerprint
-from latentalign.tasks.nmt.link_formats import read_gold, read_links
 from latentalign.tasks.nmt.recipe import NMTConfig
 from latentalign.tasks.nmt.tokenizer import Tokenizer
 from latentalign.textfiles import count_lines, read_lines

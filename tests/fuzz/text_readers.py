@@ -10,8 +10,8 @@ from random import Random
 from fuzz.fuzzer import Reader, write_file
 from latentalign.data import demo
 from latentalign.errors import InputError
-from latentalign.tasks.nmt.link_formats import LARGEST, read_gold, read_links
-from latentalign.tasks.nmt.links import Gold, format_pharaoh
+from latentalign.links.formats import LARGEST, read_gold, read_links
+from latentalign.links.sets import Gold, format_pharaoh
 from latentalign.textfiles import BYTE_ORDER_MARK, count_lines, decode_lines, read_lines, read_parallel
 
 

@@ -332,10 +332,10 @@ BUGS = [
     ),
     Bug(
         "grow-diag lacks a diagonal neighbour",
-        "tasks/nmt/links.py",
+        "links/sets.py",
         "(-1, 1), (1, 1))",
         "(-1, 1))",
-        "tasks/nmt/test_links.py::test_growth_reaches_all_eight_neighbours[33]",
+        "links/test_links.py::test_growth_reaches_all_eight_neighbours[33]",
     ),
     Bug(
         "certified decoding counts the end of sentence under eos_norm",

@@ -3,8 +3,8 @@
 TARGETS: list[tuple[list[str], list[str]]] = [
     (["tests/training/test_schedule.py"], ["training/schedule.py"]),
     (
-        ["tests/tasks/nmt/test_links.py", "tests/tasks/nmt/test_link_formats.py"],
-        ["tasks/nmt/links.py", "tasks/nmt/link_formats.py"],
+        ["tests/links/test_links.py", "tests/links/test_link_formats.py"],
+        ["links/sets.py", "links/scores.py", "links/words.py", "links/formats.py"],
     ),
     (["tests/tasks/nmt/test_text_scores.py"], ["tasks/nmt/text_scores.py"]),
     (["tests/tasks/vqa/test_accuracy.py"], ["tasks/vqa/accuracy.py"]),

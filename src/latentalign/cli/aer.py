@@ -22,8 +22,9 @@ def command(
     as_json: JsonOption = False,
 ) -> None:
     """Score word alignments: AER, precision, recall and F1."""
-    from latentalign.tasks.nmt.link_formats import read_gold, read_links
-    from latentalign.tasks.nmt.links import lacks_zero, score
+    from latentalign.links.formats import read_gold, read_links
+    from latentalign.links.scores import score
+    from latentalign.links.sets import lacks_zero
 
     links = read_links(predicted)
     reference = read_gold(gold, one_based=one_based or None, sentences=len(links))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,10 +12,9 @@ from torch import Tensor
 from latentalign.core.latent import Latent
 from latentalign.core.predictives import exact_posterior
 from latentalign.errors import InputError
+from latentalign.links.words import WordAlignment, word_links
 from latentalign.tasks.nmt.decode import group_by_size, pair_batch
-from latentalign.tasks.nmt.links import Links, WordAlignment, word_links
 from latentalign.tasks.nmt.recipe import TrainedTranslator
-from latentalign.tasks.nmt.schemes import Word
 from latentalign.tasks.nmt.tokenizer import Encoded
 from latentalign.tasks.nmt.training_data import EVALUATION_TOKENS
 
@@ -113,21 +111,3 @@ def align_in_order(trained: TrainedTranslator, pairs: Sequence[Pair], using: str
     for i, by_name in align_pairs(trained, pairs, [using]):
         found[i] = by_name[using]
     return [found[i] for i in range(len(pairs))]
-
-
-def word_record(source: Sequence[Word], target: Sequence[Word]) -> dict[str, Any]:
-    """The words of a sentence pair and where they stand, as `schema.WordPair` describes them."""
-    return {
-        "source": [word.text for word in source],
-        "target": [word.text for word in target],
-        "source_spans": [[word.start, word.end] for word in source],
-        "target_spans": [[word.start, word.end] for word in target],
-    }
-
-
-def alignment_record(
-    line: int, words: tuple[Sequence[Word], Sequence[Word]], alignment: WordAlignment, links: Links
-) -> dict[str, Any]:
-    """Words and links of a sentence pair, as `schema.AlignedPair` describes them."""
-    entropy = [round(float(e), 6) for e in alignment.entropy]
-    return {"line": line, **word_record(*words), "links": alignment.to_json(links), "entropy": entropy}

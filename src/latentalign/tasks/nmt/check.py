@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from latentalign.tasks.nmt.link_formats import read_gold
-from latentalign.tasks.nmt.links import lacks_zero, stray_links
+from latentalign.links.formats import read_gold
+from latentalign.links.sets import lacks_zero, stray_links
 from latentalign.tasks.nmt.shifts import Array, Shift, find_shifts
 from latentalign.tasks.nmt.splits import DataConfig, SplitConfig
 

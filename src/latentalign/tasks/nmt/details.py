@@ -11,18 +11,19 @@ import numpy as np
 import torch
 
 from latentalign.core.predictives import parse_predict
+from latentalign.links.aligned import word_record
+from latentalign.links.formats import read_gold
+from latentalign.links.sets import Gold
+from latentalign.links.words import word_links
 from latentalign.tasks.likelihoods import KMAX
 from latentalign.tasks.nmt.align import (
     Pair,
     alignment_matrix,
     available_alignments,
     encode_pairs,
-    word_record,
 )
 from latentalign.tasks.nmt.decode import group_by_size, pair_batch
 from latentalign.tasks.nmt.evaluate import kmax_curve, open_split, translate_split
-from latentalign.tasks.nmt.link_formats import read_gold
-from latentalign.tasks.nmt.links import Gold, word_links
 from latentalign.tasks.nmt.recipe import TrainedTranslator, find_split
 from latentalign.tasks.nmt.text_scores import bleu_statistics, text_scores
 from latentalign.tasks.nmt.training_data import EVALUATION_TOKENS, evaluation_batches

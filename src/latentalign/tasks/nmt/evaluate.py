@@ -10,13 +10,14 @@ from torch import Tensor
 
 from latentalign.core.latent import Latent
 from latentalign.core.predictives import Predictive
+from latentalign.links.formats import read_gold
+from latentalign.links.scores import score
+from latentalign.links.sets import Links
 from latentalign.progress import Bars
 from latentalign.tasks.likelihoods import KMAX, LOG_PROBABILITIES, sum_log_probabilities
 from latentalign.tasks.nmt.align import align_pairs, available_alignments, encode_pairs
 from latentalign.tasks.nmt.data import Corpus, build_cache
 from latentalign.tasks.nmt.error_rates import ERROR_RATES, error_rates
-from latentalign.tasks.nmt.link_formats import read_gold
-from latentalign.tasks.nmt.links import Links, score
 from latentalign.tasks.nmt.recipe import TrainedTranslator, find_split
 from latentalign.tasks.nmt.text_scores import text_scores
 from latentalign.tasks.nmt.training_data import ExternalLinks, evaluation_batches

@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
+from latentalign.links.formats import read_gold
+from latentalign.links.sets import Links
 from latentalign.reproduction.plots import add_legend, escape_dollars, line_style, new_figure, use_log_scale
 from latentalign.tasks.nmt.align import align_in_order, encode_pairs
-from latentalign.tasks.nmt.link_formats import read_gold
-from latentalign.tasks.nmt.links import Links
 from latentalign.tasks.nmt.task import TRANSLATION
 
 Matrix = NDArray[Any]

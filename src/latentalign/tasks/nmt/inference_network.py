@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from latentalign.config import Section
 from latentalign.core.distributions import AlignmentDistribution, Chain
 from latentalign.core.scores import BilinearScore
+from latentalign.links.sets import Links
 from latentalign.nn.recurrent import LSTMStack
-from latentalign.tasks.nmt.links import Links
 from latentalign.tasks.nmt.prior import PriorConfig
 
 

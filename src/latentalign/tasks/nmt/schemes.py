@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
 from latentalign.config import Section
+from latentalign.links.words import Word, find_words
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]
@@ -59,20 +60,6 @@ class TokenizerConfig(Section):
                 f"vocab_size must be at least {SMALLEST_BPE} for kind bpe, got {self.vocab_size}"
             )
         return self
-
-
-@dataclass(frozen=True)
-class Word:
-    """A word as it stands in a line: `line[start:end]`, except that pieces of segmented text are joined."""
-
-    text: str
-    start: int
-    end: int
-
-
-def find_words(line: str) -> list[Word]:
-    """The words of a line, which whitespace separates."""
-    return [Word(found[0], *found.span()) for found in re.finditer(r"\S+", line)]
 
 
 @dataclass(frozen=True)

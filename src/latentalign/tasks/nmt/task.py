@@ -23,8 +23,8 @@ from latentalign.training.run import Run
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from latentalign.links.aligned import AlignedText
     from latentalign.reproduction.experiment import Experiment
-    from latentalign.tasks.nmt.align_text import AlignedText
     from latentalign.tasks.nmt.translate import TranslationJob
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import tokenizers
 
 from latentalign.errors import CheckpointError, InputError
+from latentalign.links.words import Word
 from latentalign.storage import read_saved, sha256, write_bytes
 from latentalign.tasks.nmt.schemes import (
     BOS,
@@ -28,7 +29,6 @@ from latentalign.tasks.nmt.schemes import (
     UNK,
     Kind,
     TokenizerConfig,
-    Word,
     Words,
     pieces_of,
 )

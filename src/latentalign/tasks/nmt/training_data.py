@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from latentalign.errors import InputError
+from latentalign.links.formats import read_links
+from latentalign.links.sets import Links
 from latentalign.tasks.nmt.data import Batch, Batches, Corpus, collate
 from latentalign.tasks.nmt.inference_network import external_scores
-from latentalign.tasks.nmt.link_formats import read_links
-from latentalign.tasks.nmt.links import Links
 from latentalign.tasks.nmt.recipe import NMTConfig
 from latentalign.tasks.nmt.splits import SplitConfig
 from latentalign.tasks.nmt.text_scores import bleu_signature

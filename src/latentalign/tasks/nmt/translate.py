@@ -8,13 +8,13 @@ from typing import Any
 
 from latentalign.core.predictives import Predictive
 from latentalign.errors import InputError
+from latentalign.links.aligned import alignment_record
+from latentalign.links.words import Word, WordAlignment, find_words
 from latentalign.search import BeamSearch, Hypothesis
 from latentalign.tasks.likelihoods import parse_predictive
-from latentalign.tasks.nmt.align import Pair, align_in_order, alignment_record
+from latentalign.tasks.nmt.align import Pair, align_in_order
 from latentalign.tasks.nmt.decode import Translator, group_by_size
-from latentalign.tasks.nmt.links import WordAlignment
 from latentalign.tasks.nmt.recipe import SearchConfig, TrainedTranslator
-from latentalign.tasks.nmt.schemes import Word, find_words
 from latentalign.tasks.nmt.tokenizer import EOS, Encoded
 
 CHUNK = 2000

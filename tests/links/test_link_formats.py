@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latentalign.errors import InputError
-from latentalign.tasks.nmt.link_formats import read_gold, read_links
-from latentalign.tasks.nmt.links import Gold, format_pharaoh, lacks_zero, score, stray_links
+from latentalign.links.formats import read_gold, read_links
+from latentalign.links.scores import score
+from latentalign.links.sets import Gold, format_pharaoh, lacks_zero, stray_links
 
 SENTENCES = [
     Gold(frozenset({(0, 0), (1, 2)}), frozenset({(2, 1)})),

@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latentalign.errors import InputError
-from latentalign.tasks.nmt import links as links_module
-from latentalign.tasks.nmt.links import (
+from latentalign.links import scores as scores_module
+from latentalign.links.scores import score
+from latentalign.links.sets import (
     SYMMETRIZE,
     Gold,
     format_pharaoh,
     lacks_zero,
     reverse,
-    score,
     stray_links,
     symmetrize,
-    word_links,
 )
+from latentalign.links.words import word_links
 
 LINKS = st.frozensets(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=14)
 
@@ -174,7 +174,7 @@ def test_bootstrap_in_blocks_has_the_binomial_width():
 def test_blocks_of_resamplings_are_the_resamplings_of_the_seed():
     n = 2**18
     counts = np.random.default_rng(1).integers(1, 5, size=(n, 4))
-    found = links_module._intervals(counts, 6, 3, level=0.5)  # four at a time, then two
+    found = scores_module._intervals(counts, 6, 3, level=0.5)  # four at a time, then two
     totals = counts[np.random.default_rng(3).integers(n, size=(6, n))].sum(axis=1)
     expected = np.quantile(totals[:, 3] / totals[:, 0], [0.25, 0.75])
     assert found["precision"] == pytest.approx(tuple(expected), rel=1e-12)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from latentalign.errors import InputError
+from latentalign.links.sets import Gold, Links
 from latentalign.storage import read_unpacked
-from latentalign.tasks.nmt.links import Gold, Links
 
 LARGEST = 999_999  # largest word position and sentence number; a larger one means that the file is damaged
 _LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")  # not \d, which matches the digits of every script

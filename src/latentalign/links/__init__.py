@@ -1,0 +1,1 @@
+"""Word-alignment links: sets of links, files, scores and probabilities of words."""
