@@ -165,6 +165,66 @@ def test_switches_change_what_is_shown(page, browse, tmp_path, width):
     assert seen["wide"]  # nothing but the tables' own boxes is wider than the window
 
 
+PATH_PROBE = """
+<script>
+const seen = {}, matrix = document.getElementById("matrix");
+const cell = (x, y) => {
+  matrix.scrollIntoView();
+  const now = document.getElementById("path").getBoundingClientRect();
+  const {i, j} = document.elementFromPoint(now.left + x, now.top + y).closest("td").dataset;
+  return [Number(i), Number(j)];
+};
+const number = (shape, key) => Number(shape.getAttribute(key));
+const look = () => ({
+  stops: [...document.querySelectorAll("#path circle")].map(c => cell(number(c, "cx"), number(c, "cy"))),
+  diamonds: document.querySelectorAll("#path path").length,
+  line: document.querySelector("#path .line").getAttribute("points").split(" ").filter(p => p)
+    .map(p => cell(...p.split(",").map(Number))),
+  note: document.getElementById("path-note").textContent,
+});
+seen.words = [...document.querySelectorAll("#matrix thead th span")].map(x => x.textContent);
+seen.posterior = look();
+seen.null = [...document.querySelectorAll("#matrix td.null i")].map(i => Number(i.style.getPropertyValue("--share")));
+seen.label = document.querySelector('#matrix td.p[data-i="2"][data-j="1"]').getAttribute("aria-label");
+seen.entropy = document.querySelectorAll("#matrix td.entropy")[1].textContent;
+document.getElementById("using-prior").click(); seen.prior = look();
+document.getElementById("using-posterior").click(); document.getElementById("next").click(); seen.second = look();
+const out = document.createElement("pre");
+out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
+</script>
+"""
+
+
+@pytest.mark.slow
+def test_the_best_path_of_a_chain_is_a_line_over_its_posterior(browse, tmp_path):
+    words = {"source": ["ein", "Hund"], "target": ["a", "big", "dog"]}
+    posterior = [[1.0, 0.0], [0.0, 0.25], [0.0, 1.0]]
+    chain = {"null": {"prior": [0.5] * 3, "posterior": [0.0, 0.75, 0.0]}, "path_log_prob": -0.5}
+    first = {
+        "sentence": 1,
+        **words,
+        "matrices": {"prior": [[0.25, 0.25]] * 3, "posterior": posterior},
+        **chain,
+    }
+    second = {**first, "sentence": 2, "path": [[1, 0], [0, 1], [0, 2]], "path_log_prob": -30.0}
+    first["path"] = [[0, 0], [None, 1], [1, 2]]
+    path = tmp_path / "page.html"
+    page = Page("t", "s", viewers=[alignment_viewer({"marginal": [first, second]})])
+    path.write_text(render(page) + PATH_PROBE, encoding="utf-8")
+    seen = browse(path.as_uri(), 600)
+    assert seen["words"] == ["ein", "Hund", "NULL", "entropy"]
+    assert seen["posterior"]["stops"] == seen["posterior"]["line"] == [[0, 0], [1, 2]]
+    assert seen["posterior"]["diamonds"] == 1
+    assert "posterior probability is 0.607" in seen["posterior"]["note"]
+    assert "NULL" in seen["posterior"]["note"]
+    assert seen["null"] == [0.0, 0.75, 0.0]
+    assert seen["label"] == "big, NULL: 0.75, on the best path"
+    assert seen["entropy"] == "0.56"  # over the source words and NULL
+    assert seen["prior"] == {"stops": [], "diamonds": 0, "line": [], "note": ""}
+    assert seen["second"]["line"] == [[1, 0], [0, 1], [0, 2]]
+    assert seen["second"]["note"].endswith("posterior probability is 9.4e-14.")
+
+
 def test_training_curves_show_both_phases():
     from latentalign.reproduction.plots import training_curves
 

@@ -85,7 +85,8 @@ def alignment_viewer(models: Mapping[str, Sequence[Mapping[str, Any]]]) -> Viewe
     """Alignment matrices of the same sentences by model.
 
     A record has `sentence`, `source`, `target` and `matrices`: `prior`, `inferred` and `posterior` as rows of numbers
-    or as bytes in base64. Gold links (`sure`, `possible`) and matrices of subwords are optional.
+    or as bytes in base64. Gold links (`sure`, `possible`), matrices of subwords, and what a chain adds (`path`,
+    `path_log_prob`, `null`) are optional.
     """
     return Viewer(
         "Alignments",

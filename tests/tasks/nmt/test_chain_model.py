@@ -10,7 +10,7 @@ from latentalign import OBJECTIVES, parse_predict
 from latentalign import config as recipes
 from latentalign.errors import InputError
 from latentalign.search import BeamSearch
-from latentalign.tasks.nmt.align import Pair, alignment_matrix, pair_links
+from latentalign.tasks.nmt.align import BatchAlignments, Pair, pair_links
 from latentalign.tasks.nmt.decode import Translator, pair_batch
 from latentalign.tasks.nmt.inference_network import InferenceConfig
 from latentalign.tasks.nmt.model import ModelConfig, TranslationModel
@@ -116,7 +116,7 @@ def test_the_best_path_is_linked_with_its_posterior_probability():
     with torch.no_grad():
         latent = model.latent(pair_batch([[4, 5, 6]], [[4, 6]]))
     posterior = latent.prior.exact_posterior(latent)
-    matrix = alignment_matrix(latent, "path")
+    matrix = BatchAlignments(latent).matrix("path")
     path, _ = posterior.best()
     assert torch.equal((matrix > 0).long().argmax(-1), path)
     assert torch.equal(matrix.sum(-1), posterior.mean.gather(-1, path.unsqueeze(-1)).squeeze(-1))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from latentalign.core.distributions import AlignmentDistribution, Chain
 from latentalign.core.latent import Latent
 from latentalign.core.predictives import exact_posterior
 from latentalign.errors import InputError
@@ -21,29 +23,49 @@ from latentalign.tasks.nmt.training_data import EVALUATION_TOKENS
 USING = ("prior", "inferred", "posterior", "path")
 
 
-def alignment_matrix(latent: Latent, using: str) -> Tensor:
-    """Probabilities (B, S, T) of every alignment under the prior, q or the exact posterior.
+@dataclass(frozen=True, eq=False)
+class BatchAlignments:
+    """The alignments of a batch of sentence pairs under every distribution that a model has."""
 
-    `path` is the exact posterior of the most probable path's alignments, and 0 elsewhere. If a chain has NULL, it is
-    the last of the T members.
-    """
-    if using == "prior":
-        return latent.prior.mean
-    if using == "inferred":
-        if latent.inferred is None:
-            raise InputError("this run has no inference network; align with --using prior or posterior")
-        return latent.inferred.mean
-    if not latent.prior.per_query.supports("enumerate"):
-        raise InputError("a relaxed model has no exact posterior; align with --using prior or inferred")
-    posterior = exact_posterior(latent)
-    if using == "posterior":
-        return posterior.mean
-    on_path = torch.zeros_like(posterior.mask).scatter(-1, posterior.mode.unsqueeze(-1), True)
-    return posterior.mean.masked_fill(~on_path, 0.0)
+    latent: Latent
+
+    @cached_property
+    def posterior(self) -> AlignmentDistribution:
+        """The exact posterior p(z | x, y)."""
+        if not self.latent.prior.per_query.supports("enumerate"):
+            raise InputError("a relaxed model has no exact posterior; align with --using prior or inferred")
+        return exact_posterior(self.latent)
+
+    @cached_property
+    def best_path(self) -> tuple[Tensor, Tensor]:
+        """The most probable path (B, S) of a chain's posterior, and its log-probability (B)."""
+        if not isinstance(self.posterior, Chain):
+            raise InputError(
+                "this run's alignments are independent of each other; only a chain has a best path"
+            )
+        return self.posterior.best()
+
+    def matrix(self, using: str) -> Tensor:
+        """Probabilities (B, S, T) of every alignment under the prior, q or the exact posterior.
+
+        `path` is the exact posterior of the most probable path's alignments, and 0 elsewhere. If a chain has NULL, it
+        is the last of the T members.
+        """
+        if using == "prior":
+            return self.latent.prior.mean
+        if using == "inferred":
+            if self.latent.inferred is None:
+                raise InputError("this run has no inference network; align with --using prior or posterior")
+            return self.latent.inferred.mean
+        if using == "posterior":
+            return self.posterior.mean
+        mode = self.best_path[0] if isinstance(self.posterior, Chain) else self.posterior.mode
+        on_path = torch.zeros_like(self.posterior.mask).scatter(-1, mode.unsqueeze(-1), True)
+        return self.posterior.mean.masked_fill(~on_path, 0.0)
 
 
 def available_alignments(trained: TrainedTranslator) -> list[str]:
-    """The alignments that a model has: the prior, and q and the exact posterior where they exist."""
+    """The alignments that a model has: the prior; q, the exact posterior and its best path where they exist."""
     using = ["prior"]
     if trained.model.inference is not None:
         using.append("inferred")
@@ -90,19 +112,27 @@ def align_pairs(
     for group in group_by_size(sizes, skip=set(blank), limit=EVALUATION_TOKENS):
         chosen = [pairs[i] for i in group]
         batch = pair_batch([p.source.ids for p in chosen], [p.target.ids for p in chosen])
-        latent = trained.model.latent(batch.to(trained.device))
-        found = {name: alignment_matrix(latent, name).double().cpu().numpy() for name in using}
+        alignments = BatchAlignments(trained.model.latent(batch.to(trained.device)))
+        found = {name: alignments.matrix(name).double().cpu().numpy() for name in using}
         for row, (i, pair) in enumerate(zip(group, chosen, strict=True)):
             yield i, {name: pair_links(pair, matrix[row], null=null) for name, matrix in found.items()}
 
 
 def pair_links(pair: Pair, matrix: np.ndarray, *, null: bool) -> WordAlignment:
     """The word alignment of a pair from a padded matrix of its batch, whose last column may be NULL."""
-    s, t = len(pair.target.ids), len(pair.source.ids)
-    if not null:
-        return word_links(matrix[:s, :t], pair.source.words, pair.target.words)
-    columns = np.concatenate([matrix[:s, :t], matrix[:s, -1:]], axis=1)
-    return word_links(columns, [*pair.source.words, -1], pair.target.words)
+    return columns_to_words(pair, cut_padding(pair, matrix, null=null))
+
+
+def cut_padding(pair: Pair, matrix: np.ndarray, *, null: bool) -> np.ndarray:
+    """The part of a padded matrix that belongs to a pair: its subwords, and the last column if that is NULL."""
+    rows, columns = matrix[: len(pair.target.ids)], len(pair.source.ids)
+    return np.concatenate([rows[:, :columns], rows[:, -1:]], axis=1) if null else rows[:, :columns]
+
+
+def columns_to_words(pair: Pair, columns: np.ndarray) -> WordAlignment:
+    """The word alignment of a pair from that of its subwords, with or without a last column for NULL."""
+    null = columns.shape[1] - len(pair.source.ids)
+    return word_links(columns, [*pair.source.words, *[-1] * null], pair.target.words)
 
 
 def align_in_order(trained: TrainedTranslator, pairs: Sequence[Pair], using: str) -> list[WordAlignment]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,13 @@ from latentalign.core.predictives import parse_predict
 from latentalign.links.aligned import word_record
 from latentalign.links.formats import read_gold
 from latentalign.links.sets import Gold
-from latentalign.links.words import word_links
 from latentalign.tasks.likelihoods import KMAX
 from latentalign.tasks.nmt.align import (
+    BatchAlignments,
     Pair,
-    alignment_matrix,
     available_alignments,
+    columns_to_words,
+    cut_padding,
     encode_pairs,
 )
 from latentalign.tasks.nmt.decode import group_by_size, pair_batch
@@ -97,26 +99,63 @@ def example_alignments(trained: TrainedTranslator, split_name: str, sentences: i
     ]
 
 
+@dataclass(frozen=True)
+class PairDetails:
+    """Everything that a model says about the alignment of one pair's subwords."""
+
+    matrices: dict[str, np.ndarray]
+    """Probabilities by name, a row for each target subword; the last column is NULL if the model has it."""
+    path: Sequence[int | None] = ()
+    """The most probable path of a chain: a source subword for each target subword, None for NULL."""
+    path_log_prob: float | None = None
+    """Its posterior log-probability, including the step that ends the sentence."""
+
+
 def describe_pairs(
     trained: TrainedTranslator, pairs: Sequence[tuple[str, str]], form: Callable[[np.ndarray], Any]
 ) -> list[dict[str, Any]]:
     """Words, subwords and all alignments of sentence pairs with words on both sides; `form` encodes a matrix."""
     encoded = encode_pairs(trained, [s for s, _ in pairs], [t for _, t in pairs])
-    matrices = subword_matrices(trained, encoded, available_alignments(trained))
+    has_pieces = not {"words", "characters"}.issuperset(trained.config.tokenizer.kinds)
     found = []
-    for texts, pair, by_name in zip(pairs, encoded, matrices, strict=True):
-        source, target = trained.vocabulary.find_pair_words(*texts)
-        record = word_record(source, target)
-        record["matrices"] = {
-            name: form(word_links(m, pair.source.words, pair.target.words).probability)
-            for name, m in by_name.items()
-        }
-        if not {"words", "characters"}.issuperset(trained.config.tokenizer.kinds):
-            record["source_pieces"] = trained.vocabulary.source_pieces(pair.source.ids)
-            record["target_pieces"] = trained.vocabulary.target_pieces(pair.target.ids)
-            record["piece_matrices"] = {name: form(m) for name, m in by_name.items()}
+    for texts, pair, known in zip(pairs, encoded, subword_details(trained, encoded), strict=True):
+        record = word_record(*trained.vocabulary.find_pair_words(*texts))
+        words = {name: columns_to_words(pair, m) for name, m in known.matrices.items()}
+        record["matrices"] = {name: form(alignment.probability) for name, alignment in words.items()}
+        if trained.model.has_null:
+            record["null"] = {name: round_matrix(alignment.null) for name, alignment in words.items()}
+        if known.path_log_prob is not None:
+            record["path"] = word_path(pair, known.path)
+            record["path_log_prob"] = known.path_log_prob
+        if has_pieces:
+            record |= piece_record(trained, pair, known, form)
         found.append(record)
     return found
+
+
+def piece_record(
+    trained: TrainedTranslator, pair: Pair, known: PairDetails, form: Callable[[np.ndarray], Any]
+) -> dict[str, Any]:
+    """The subwords of a pair and their alignments, as `schema.Matrices` describes them."""
+    width = len(pair.source.ids)
+    record: dict[str, Any] = {
+        "source_pieces": trained.vocabulary.source_pieces(pair.source.ids),
+        "target_pieces": trained.vocabulary.target_pieces(pair.target.ids),
+        "piece_matrices": {name: form(m[:, :width]) for name, m in known.matrices.items()},
+    }
+    if trained.model.has_null:
+        record["piece_null"] = {name: round_matrix(m[:, -1]) for name, m in known.matrices.items()}
+    if known.path_log_prob is not None:
+        record["piece_path"] = [[i, j] for j, i in enumerate(known.path)]
+    return record
+
+
+def word_path(pair: Pair, path: Sequence[int | None]) -> list[list[int | None]]:
+    """(source word, target word) along a path of subwords, without repetitions; None for NULL."""
+    words = [*pair.source.words, -1]  # special tokens belong to no word, and neither does NULL
+    places = (words[-1 if i is None else i] for i in path)
+    links = [[None if i < 0 else i, j] for i, j in zip(places, pair.target.words, strict=True) if j >= 0]
+    return [link for n, link in enumerate(links) if n == 0 or link != links[n - 1]]
 
 
 def choose_examples(pairs: Sequence[tuple[str, str]], count: int) -> list[int]:
@@ -131,19 +170,29 @@ def choose_examples(pairs: Sequence[tuple[str, str]], count: int) -> list[int]:
 
 
 @torch.no_grad()
-def subword_matrices(
-    trained: TrainedTranslator, pairs: Sequence[Pair], using: Sequence[str]
-) -> list[dict[str, np.ndarray]]:
-    """For each pair, its distributions over source subwords: one row per target subword."""
-    found: list[dict[str, np.ndarray]] = [{} for _ in pairs]
+def subword_details(trained: TrainedTranslator, pairs: Sequence[Pair]) -> list[PairDetails]:
+    """For each pair, its distributions over source subwords, and the best path of a chain."""
+    found: dict[int, PairDetails] = {}
+    names, null = available_alignments(trained), trained.model.has_null
     for group in group_by_size([p.size for p in pairs], skip=set(), limit=EVALUATION_TOKENS):
         chosen = [pairs[i] for i in group]
         batch = pair_batch([p.source.ids for p in chosen], [p.target.ids for p in chosen])
-        latent = trained.model.latent(batch.to(trained.device))
-        for name in using:
-            whole = alignment_matrix(latent, name).double().cpu().numpy()
-            for row, i in enumerate(group):
-                found[i][name] = whole[row, : len(pairs[i].target.ids), : len(pairs[i].source.ids)]
+        alignments = BatchAlignments(trained.model.latent(batch.to(trained.device)))
+        whole = {name: alignments.matrix(name).double().cpu().numpy() for name in names}
+        paths = [part.tolist() for part in alignments.best_path] if "path" in names else None
+        for row, (i, pair) in enumerate(zip(group, chosen, strict=True)):
+            matrices = {name: cut_padding(pair, m[row], null=null) for name, m in whole.items()}
+            found[i] = PairDetails(matrices)
+            if paths is not None:
+                path = [z if z < len(pair.source.ids) else None for z in paths[0][row]]
+                log_prob = min(0.0, paths[1][row])
+                found[i] = PairDetails(matrices, path[: len(pair.target.ids)], log_prob)
+    return [found[i] for i in range(len(pairs))]
+
+
+def round_matrix(matrix: np.ndarray) -> list[Any]:
+    """Probabilities as lists, rounded to six digits."""
+    found: list[Any] = matrix.round(6).tolist()
     return found
 
 

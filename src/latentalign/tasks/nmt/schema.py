@@ -89,11 +89,29 @@ class TranslateResponse(Document):
     """For each sentence, its translations, the best first."""
 
 
-class Matrices(WordPair):
+class PathDetails(WordPair):
+    """What a chain adds to a sentence pair: its most probable path, and NULL. Absent for other models."""
+
+    path: list[tuple[int | None, int]] | None = None
+    """(source word, target word) along the most probable path of a chain; the source of NULL is null."""
+    path_log_prob: float | None = None
+    """Posterior log-probability of the whole path in nats, including the step that ends the sentence."""
+    null: dict[str, list[Probability]] | None = None
+    """Probability of NULL for each target word, by the names of `matrices`. Absent if the model has no NULL."""
+    piece_path: list[tuple[int | None, int]] | None = None
+    """The path of subwords. Absent if words are the tokens."""
+    piece_null: dict[str, list[Probability]] | None = None
+    """Probability of NULL for each subword of the target."""
+
+
+class Matrices(PathDetails):
     """A sentence pair with every alignment that the model has. Rows are target words, columns source words."""
 
     matrices: dict[str, list[list[Probability]]]
-    """Probabilities of source words for each target word, under `prior`, `inferred` and `posterior`."""
+    """Probabilities of source words for each target word, under `prior`, `inferred` and `posterior`.
+
+    A chain also has `path`: the posterior on its most probable path, and 0 elsewhere.
+    """
     source_pieces: list[str] | None = None
     """Subwords of the source. Absent if words are the tokens."""
     target_pieces: list[str] | None = None
@@ -109,7 +127,7 @@ class AlignResponse(Document):
     """One for each pair."""
 
 
-class ExampleAlignment(WordPair):
+class ExampleAlignment(PathDetails):
     """A sentence pair in the details of an evaluation. Matrices are packed."""
 
     sentence: int = Field(ge=1)

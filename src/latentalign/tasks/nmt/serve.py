@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
-import numpy as np
 from fastapi import FastAPI, Response
 from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse
@@ -15,7 +14,7 @@ from pydantic import Field, StringConstraints
 from latentalign.core.predictives import parse_predict
 from latentalign.errors import InputError
 from latentalign.tasks.nmt.align import encode_pairs
-from latentalign.tasks.nmt.details import describe_pairs
+from latentalign.tasks.nmt.details import describe_pairs, round_matrix
 from latentalign.tasks.nmt.recipe import TrainedTranslator
 from latentalign.tasks.nmt.schema import AlignResponse, TranslateResponse
 from latentalign.tasks.nmt.translate import Translation, TranslationSettings, translate_lines
@@ -155,9 +154,3 @@ def describe_translation(trained: TrainedTranslator, one: Translation) -> dict[s
 def on_one_line(text: str) -> str:
     """A sentence whose line breaks are spaces."""
     return " ".join(text.split())
-
-
-def round_matrix(matrix: np.ndarray) -> list[list[float]]:
-    """Probabilities as lists."""
-    found: list[list[float]] = matrix.round(6).tolist()
-    return found

@@ -14,7 +14,8 @@ function alignmentViewer(models) {
   const state = { model: names.find(n => n.startsWith("variational")) ?? names.at(-1), sentence: 0, using: "posterior",
     unit: "words" };
 
-  let lit = () => {};
+  let lit = () => {}, line = [];
+  new ResizeObserver(() => drawPath(line)).observe(at("matrix"));
   at("matrix").addEventListener("focusin", event => touched(event, (i, j) => lit(i, j)));
 
   for (const name of names) at("model").add(new Option(name, name));
@@ -61,6 +62,21 @@ function alignmentViewer(models) {
     return name in ((unit === "words" ? record.matrices : record.piece_matrices) ?? {});
   }
 
+  /* The probabilities of NULL that belong to a view, one for each row; undefined without NULL. */
+  function nulls(using, unit) {
+    const [record, name] = origin(using);
+    return (unit === "words" ? record.null : record.piece_null)?.[name];
+  }
+
+  /* A row for each target word, a column for each source word, and one more for NULL where the model has it. */
+  function withNull(matrix, rows, columns, extra) {
+    if (!extra) return matrix;
+    return Float64Array.from({ length: rows * (columns + 1) }, (_, n) => {
+      const i = n % (columns + 1), j = Math.floor(n / (columns + 1));
+      return i < columns ? matrix[j * columns + i] : extra[j];
+    });
+  }
+
   function probabilities(using, unit, rows, columns) {
     const [record, name] = origin(using);
     if (using === "gold") {
@@ -94,8 +110,13 @@ function alignmentViewer(models) {
   function draw() {
     controls();
     const record = models[state.model][state.sentence], words = state.unit === "words";
-    const source = words ? record.source : record.source_pieces, target = words ? record.target : record.target_pieces;
-    const matrix = probabilities(state.using, state.unit, target.length, source.length);
+    const target = words ? record.target : record.target_pieces, extra = nulls(state.using, state.unit);
+    let source = words ? record.source : record.source_pieces;
+    const found = probabilities(state.using, state.unit, target.length, source.length);
+    const matrix = withNull(found, target.length, source.length, extra);
+    if (extra) source = [...source, "NULL"];
+    const path = state.using === "posterior" ? (words ? record.path : record.piece_path) ?? [] : [];
+    const steps = path.map(([i, j]) => [i ?? source.length - 1, j, i === null]);
     const table = at("matrix");
     table.replaceChildren();
     table.style.setProperty("--hue", `var(--${state.using})`);
@@ -106,20 +127,33 @@ function alignmentViewer(models) {
     last.append(document.createElement("span"));
     last.firstChild.textContent = "entropy";
     head.append(last);
-    const body = table.createTBody();
-    const links = kind => new Set((words && record[kind] || []).map(([i, j]) => `${i}-${j}`));
+    fillRows(table.createTBody(), record, source, target, matrix, new Set(steps.map(([i, j]) => `${i}-${j}`)));
+    if (extra) for (const row of table.rows) row.cells[source.length].classList.add("null");
+    const light = (i, j) => point(source, target, matrix, i, j);
+    table.onpointerover = event => touched(event, light);
+    lit = light;
+    table.onpointerleave = () => light(null, null);
+    table.onkeydown = event => move(event, target.length, source.length);
+    light(null, null);
+    drawPath(steps);
+    at("path-note").textContent = describePath(steps, record.path_log_prob);
+  }
+
+  function fillRows(body, record, source, target, matrix, onPath) {
+    const links = kind => new Set((state.unit === "words" && record[kind] || []).map(([i, j]) => `${i}-${j}`));
     const sure = links("sure"), possible = links("possible");
     target.forEach((word, j) => {
       const row = body.insertRow();
       row.append(header(word, null, j, false));
       let entropy = 0;
       source.forEach((_, i) => {
-        const p = matrix[j * source.length + i], cell = row.insertCell();
+        const p = matrix[j * source.length + i], cell = row.insertCell(), key = `${i}-${j}`;
         if (p > 0) entropy -= p * Math.log(p);
-        cell.className = "p" + (sure.has(`${i}-${j}`) ? " sure" : possible.has(`${i}-${j}`) ? " possible" : "");
+        cell.className = "p" + (sure.has(key) ? " sure" : possible.has(key) ? " possible" : "");
         cell.tabIndex = i || j ? -1 : 0;
         Object.assign(cell.dataset, { i, j });
-        cell.setAttribute("aria-label", `${word}, ${source[i]}: ${p.toFixed(2)}`);
+        const label = `${word}, ${source[i]}: ${p.toFixed(2)}`;
+        cell.setAttribute("aria-label", onPath.has(key) ? `${label}, on the best path` : label);
         const ink = document.createElement("i");
         ink.style.setProperty("--share", p.toFixed(3));
         cell.append(ink);
@@ -132,12 +166,36 @@ function alignmentViewer(models) {
         note.append(bar, entropy.toFixed(2));
       }
     });
-    const light = (i, j) => point(source, target, matrix, i, j);
-    table.onpointerover = event => touched(event, light);
-    lit = light;
-    table.onpointerleave = () => light(null, null);
-    table.onkeydown = event => move(event, target.length, source.length);
-    light(null, null);
+  }
+
+  /* A line through the cells of a path. It passes by NULL, where the chain keeps its position; a diamond marks it. */
+  function drawPath(steps) {
+    line = steps;
+    const svg = at("path"), box = svg.parentElement.getBoundingClientRect();
+    svg.replaceChildren();
+    const centre = ([i, j]) => {
+      const cell = at("matrix").querySelector(`td.p[data-i="${i}"][data-j="${j}"]`).getBoundingClientRect();
+      return [cell.left + cell.width / 2 - box.left, cell.top + cell.height / 2 - box.top];
+    };
+    const add = (name, className, attributes) => {
+      const shape = document.createElementNS(svg.namespaceURI, name);
+      shape.setAttribute("class", className);
+      for (const [key, value] of Object.entries(attributes)) shape.setAttribute(key, value);
+      svg.append(shape);
+    };
+    const points = steps.filter(([, , isNull]) => !isNull).map(centre);
+    for (const kind of ["halo", "line"]) add("polyline", kind, { points: points.map(p => p.join()).join(" ") });
+    for (const [x, y] of points) add("circle", "stop", { cx: x, cy: y, r: 4 });
+    for (const [x, y] of steps.filter(([, , isNull]) => isNull).map(centre)) {
+      add("path", "stop", { d: `M${x} ${y - 7}l7 7l-7 7l-7-7z` });
+    }
+  }
+
+  function describePath(steps, logProb) {
+    if (!steps.length) return "";
+    const p = Math.exp(logProb), text = p >= 0.001 ? p.toFixed(3) : p.toExponential(1);
+    const nothing = steps.some(([, , isNull]) => isNull) ? " Diamonds mark outputs from NULL: the path keeps its position." : "";
+    return `The line is the most probable path of the chain. Its posterior probability is ${text}.${nothing}`;
   }
 
   function touched(event, light) {
