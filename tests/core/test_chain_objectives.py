@@ -246,3 +246,20 @@ def test_autocast_changes_a_chain_by_rounding_only():
 def test_a_table_of_jumps_needs_an_odd_length_and_one_or_three_dimensions(table):
     with pytest.raises(ValueError, match="odd length"):
         Jump(table)
+
+
+@pytest.mark.parametrize("name", ["marginal", "hard-enum", "variational-enum"])
+def test_a_look_without_gradient_never_stops_gradients(name):
+    gradients = []
+    for looks in (False, True):
+        observed = Observed("jump", True, q="independent")
+        latent = observed.latent()
+        if looks:
+            with torch.no_grad():  # as a baseline does
+                _ = latent.prior.mean
+        estimate = OBJECTIVES[name]()(latent)
+        gradients.append(torch.autograd.grad(estimate.surrogate.sum(), observed.leaves, allow_unused=True))
+    for without, with_look in zip(*gradients, strict=True):
+        assert (without is None) == (with_look is None)
+        if without is not None:
+            torch.testing.assert_close(with_look, without)

@@ -10,7 +10,6 @@ of the T members stands for NULL.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -19,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latentalign.core.alignments import OneHot
+from latentalign.core.caching import cached_with_gradient
 from latentalign.core.distributions.base import AlignmentDistribution, check_scores, refuse_positional
 from latentalign.core.distributions.categorical import Categorical
 from latentalign.core.distributions.chain_paths import (
@@ -106,7 +106,7 @@ class Chain(AlignmentDistribution):
         moved = cast(Chain, super().to(device))
         return replace(moved, transition=self.transition.to(device), dtype=dtype or self.dtype)
 
-    @cached_property
+    @cached_with_gradient
     def kernel(self) -> Kernel:
         """K."""
         return self.transition.kernel(
@@ -193,7 +193,7 @@ class Chain(AlignmentDistribution):
             selected = wanted * self.kernel.push(safe_ratio(selected, self.kernel.pull(wanted, move)), move)
         return selected, null * before
 
-    @cached_property
+    @cached_with_gradient
     def marginals(self) -> Categorical:
         """p(z_j) of every query by itself."""
         _, member, nothing = self.run_filter(self.nothing_seen)
