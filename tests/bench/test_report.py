@@ -8,9 +8,10 @@ import re
 import pytest
 from rich.console import Console
 
-from latentalign.bench.plot import check_path, draw
+from latentalign.bench.plot import draw
 from latentalign.bench.report import compare, read_result, show
 from latentalign.errors import InputError
+from latentalign.reproduction.plots import check_picture_path
 from support.bench import TINY
 
 
@@ -121,8 +122,8 @@ def test_a_picture_is_drawn(tmp_path):
 
 
 def test_a_picture_that_cannot_be_written_is_refused_beforehand(tmp_path):
-    check_path(tmp_path / "a.png")
+    check_picture_path(tmp_path / "a.png")
     with pytest.raises(InputError, match="no folder"):
-        check_path(tmp_path / "no" / "a.png")
+        check_picture_path(tmp_path / "no" / "a.png")
     with pytest.raises(InputError, match=r"\.png"):
-        check_path(tmp_path / "a.txt")
+        check_picture_path(tmp_path / "a.txt")

@@ -54,6 +54,8 @@ def fields(field: st.SearchStrategy[str], least: int, most: int) -> st.SearchStr
 
 LINK = st.builds("{}{}{}".format, NUMBERS, st.sampled_from("-?p"), NUMBERS)
 PHARAOH = lines(fields(LINK | ODD_TEXT, 0, 4))
+PROBABILITIES = st.sampled_from(["0", "1", "0.5", ".25", "1e-3", "1.5", "-1", "nan", "1e999", ""])
+PROBABLE_LINK = st.builds("{}-{}:{}".format, NUMBERS, NUMBERS, PROBABILITIES)
 NAACL = lines(fields(NUMBERS | st.sampled_from(["S", "P", "0.5", "1e3", "x"]), 2, 6))
 
 KEYS = ["data", "train", "valid", "source", "target", "training", "epochs", "objective", "name", "model", "x"]
@@ -112,12 +114,17 @@ def listed(key: str, *keys: str) -> st.SearchStrategy[bytes]:
 TOKENIZER = objects(
     *("kind", "lowercase", "source", "target"), format="latentalign tokenizer", version=1, sha256="0"
 )
+LINK_ENTRIES = st.lists(objects("source", "target", "probability", "x"), max_size=3)
+LINK_RECORD = LINK_ENTRIES.map(lambda entries: '{"links": [' + ", ".join(entries) + "]}")
+PROBABLE = lines(fields(PROBABLE_LINK | LINK, 0, 4)) | lines(LINK_RECORD | objects("links", "posteriors"))
+
 BUILT_UP = {
     "text": ANY_BYTES,
     "parallel text": ANY_BYTES,
     "gold links": PHARAOH,
     "gold links, .wa": NAACL,
     "predicted links": PHARAOH,
+    "predicted links with probabilities": PROBABLE,
     "recipe": TOML,
     "tokenizer.json": TOKENIZER.map(str.encode),
     "checkpoint, current.json": objects("save", "manifest_sha256", "x").map(unsealed),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -92,6 +93,14 @@ def naacl_files() -> list[bytes]:
     return ["\n".join(lines).encode(), b"1 1 1\r\n3 2 2 P\r\n", b"2 1 1"]
 
 
+def probable_files() -> list[bytes]:
+    links = [{link: 0.25 + 0.5 * (link[0] % 2) for link in sorted(pair.sure)} for pair in demo_pairs()]
+    pharaoh = "\n".join(" ".join(f"{i}-{j}:{p}" for (i, j), p in line.items()) for line in links)
+    keys = ("source", "target", "probability")
+    records = [[dict(zip(keys, (*link, p), strict=True)) for link, p in line.items()] for line in links]
+    return [pharaoh.encode(), "\n".join(json.dumps({"links": record}) for record in records).encode()]
+
+
 def check_gold(data: bytes, random: Random, folder: Path) -> None:
     """Positions are within bounds, and links written again are read back as they were."""
     one_based, sentences = random.choice((None, True, False)), random.choice((None, None, 3, 12))
@@ -125,4 +134,5 @@ TEXT_READERS = (
     Reader("gold links", pharaoh_files, check_gold),
     Reader("gold links, .wa", naacl_files, check_gold),
     Reader("predicted links", pharaoh_files, check_links),
+    Reader("predicted links with probabilities", probable_files, check_links),
 )

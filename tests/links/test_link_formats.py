@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latentalign.errors import InputError
-from latentalign.links.formats import read_gold, read_links
+from latentalign.links.formats import read_gold, read_links, read_predicted
 from latentalign.links.scores import score
 from latentalign.links.sets import Gold, format_pharaoh, lacks_zero, stray_links
 
@@ -191,3 +191,54 @@ def test_europarl_gold_fits_its_texts(corpora):
     assert score(gold, predicted, bootstrap=10).aer == 0
     assert 0.5 < score(gold, [*predicted[1:], predicted[0]], bootstrap=0).aer < 1
     assert len(stray_links(gold, *reversed(lengths))) > 20
+
+
+def test_links_may_have_probabilities(write):
+    path = write(b"0-0:0.5 1-2:1\n\n11-10:1e-3\n")
+    found = read_predicted(path)
+    assert found.probabilities == [{(0, 0): 0.5, (1, 2): 1.0}, {}, {(11, 10): 0.001}]
+    assert found.links == [frozenset({(0, 0), (1, 2)}), frozenset(), frozenset({(11, 10)})]
+    assert read_links(path) == found.links
+    assert found.weights == found.probabilities
+    assert found.candidates is None
+
+
+def test_links_without_probabilities_are_certain(write):
+    found = read_predicted(write(b"0-0 1-2\n\n"))
+    assert found.probabilities is None
+    assert found.weights == [{(0, 0): 1.0, (1, 2): 1.0}, {}]
+
+
+def test_json_lines_are_links(write):
+    link = b'{"source": 1, "target": 0, "probability": 1.0000001, "more": 3}'
+    found = read_predicted(write(b'{"line": 0, "links": [' + link + b']}\n{"links": []}\n'))
+    assert found.probabilities == [{(1, 0): 1.0}, {}]
+    assert found.candidates is None
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"0-0:0.5 1-1\n", r":1: '1-1': expected a probability for all links or none, as in '0-0:0.5'"),
+        (b"0-0\n1-1:0.5\n", r":2: '1-1:0.5': expected a probability for all links or none"),
+        (b"0-0:1.01\n", r":1: '0-0:1.01': expected a probability from 0 to 1"),
+        (b"0-0:nan\n", r":1: '0-0:nan': expected a probability"),
+        (b"0-0:\n", r":1: '0-0:': expected a probability"),
+        (b"0-0:-0.5\n", r":1: '0-0:-0.5': expected a probability"),
+        (b"0-0:0.5 0-0:0.4\n", r":1: '0-0:0.4': expected every link once"),
+        (b'{"links": []}\n\n', r':2: .*expected a JSON object with the key "links"'),
+        (b'{"links": 3}\n', r':1: .*expected a JSON object with the key "links"'),
+        (b'{"links": [{"source": 1, "target": 0}]}\n', ":1: .*expected a link with source, target and prob"),
+        (b'{"links": [{"source": true, "target": 0, "probability": 1}]}\n', ":1: .*expected a link with"),
+        (b'{"links": [[0, 0]]}\n', ":1: .*expected a link with"),
+        (b'{"links": [], "posteriors": [[2]]}\n', ":1: .*expected `posteriors` as rows"),
+    ],
+)
+def test_damaged_probabilities_are_named(write, data, message):
+    with pytest.raises(InputError, match=message):
+        read_predicted(write(data))
+
+
+def test_gold_links_have_no_probabilities(write):
+    with pytest.raises(InputError, match=r":1: '0-0:0.5'"):
+        read_gold(write(b"0-0:0.5\n"))

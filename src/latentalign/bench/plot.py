@@ -9,18 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from latentalign.bench.rows import label
-from latentalign.errors import InputError
 from latentalign.reproduction.plots import COLOURS, INK, line_style, new_mosaic, save_figure, use_log_scale
-
-SUFFIXES = (".png", ".svg")
-
-
-def check_path(path: Path) -> None:
-    """Raise before anything is measured if the picture could not be written."""
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"--plot {path}: the name must end in {' or '.join(SUFFIXES)}")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"--plot {path}: there is no folder {path.parent}")
 
 
 def draw(result: Mapping[str, Any], path: Path) -> None:

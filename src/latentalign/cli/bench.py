@@ -42,9 +42,10 @@ def command(
     chosen = parse_rows(rows, trained=run is not None)
     other = None if compare is None else report.read_result(compare)
     if plot is not None:
-        from latentalign.bench.plot import check_path, draw
+        from latentalign.bench.plot import draw
+        from latentalign.reproduction.plots import check_picture_path
 
-        check_path(plot)
+        check_picture_path(plot)
     effort, predict = bench.QUICK if quick else bench.FULL, bench.PREDICT
     if run is None:
         random = PRESETS[preset] if batch is None else replace(PRESETS[preset], batch=batch)

@@ -1,6 +1,6 @@
 """Agreement of links with gold links: AER, precision, recall and F1 with bootstrap intervals."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,13 +47,7 @@ def score(
 
     Och & Ney (2003). Intervals contain `level` of `bootstrap` resamplings of the sentences; None if that is 0.
     """
-    if len(gold) != len(predicted):
-        raise InputError(
-            f"{len(gold)} gold sentences but {len(predicted)} predicted ones; give one line per sentence, "
-            "and an empty line for a sentence without links"
-        )
-    if not gold:
-        raise InputError("there is no sentence to score: the gold and predicted links are empty")
+    require_same_sentences(gold, predicted)
     if bootstrap < 0 or not 0 < level < 1:
         raise InputError(f"bootstrap must be at least 0 and level within (0, 1), not {bootstrap} and {level}")
     counts = np.array(
@@ -91,10 +85,38 @@ def _intervals(
     counts: Int[np.ndarray, "n 4"], bootstrap: int, seed: int, *, level: float
 ) -> dict[str, tuple[float, float]]:
     """Percentile bootstrap intervals of the four rates."""
-    generator, n = np.random.default_rng(seed), len(counts)
+    rates = np.concatenate([_rates(weights @ counts) for weights in resample(len(counts), bootstrap, seed)])
+    found = zip(_RATES, percentiles(rates, level), strict=True)
+    return {name: interval for name, interval in found if interval is not None}
+
+
+def require_same_sentences(gold: Sequence[Gold], predicted: Sequence[object]) -> None:
+    """Refuse gold and predicted links that cannot belong to the same text."""
+    if len(gold) != len(predicted):
+        raise InputError(
+            f"{len(gold)} gold sentences but {len(predicted)} predicted ones; give one line per sentence, "
+            "and an empty line for a sentence without links"
+        )
+    if not gold:
+        raise InputError("there is no sentence to score: the gold and predicted links are empty")
+
+
+def resample(n: int, times: int, seed: int) -> Iterator[Int[np.ndarray, "rows n"]]:
+    """Bootstrap resamplings of n sentences, in blocks: how often each sentence was drawn."""
+    generator = np.random.default_rng(seed)
     block = max(1, 2**20 // n)  # limits the memory of a block of resamplings
-    sizes = [min(block, bootstrap - done) for done in range(0, bootstrap, block)]
-    totals = [counts[generator.integers(n, size=(size, n))].sum(axis=1) for size in sizes]
-    tails = [(1 - level) / 2, (1 + level) / 2]
-    low, high = np.quantile(_rates(np.concatenate(totals)), tails, axis=0).tolist()
-    return {name: (low[i], high[i]) for i, name in enumerate(_RATES)}
+    for done in range(0, times, block):
+        drawn = generator.integers(n, size=(min(block, times - done), n))
+        yield np.stack([np.bincount(row, minlength=n) for row in drawn])
+
+
+def percentiles(values: Float[np.ndarray, "rows k"], level: float) -> list[tuple[float, float] | None]:
+    """The interval that holds `level` of the numbers in each column; None if all are NaN."""
+
+    def interval(column: Array) -> tuple[float, float] | None:
+        if not len(column):
+            return None
+        low, high = np.quantile(column, [(1 - level) / 2, (1 + level) / 2]).tolist()
+        return low, high
+
+    return [interval(column[~np.isnan(column)]) for column in values.T]

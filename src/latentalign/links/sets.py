@@ -3,12 +3,14 @@
 A link is (source word, target word), both counted from 0. Files are read by `formats`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from latentalign.errors import InputError
 
 Links = frozenset[tuple[int, int]]
+LinkProbabilities = Mapping[tuple[int, int], float]
+"""The links of a sentence pair, each with its probability."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from latentalign.core.distributions import Chain, Dense, Jump, Monotone
 from latentalign.core.distributions.transitions import Transition
+from latentalign.nn.null_member import append_member
 
 ChainKind = Literal["jump", "monotone", "dense"]
 """`jump`: a learned table of jump widths. `monotone`: never backwards. `dense`: learned for every pair of members."""
@@ -21,8 +22,9 @@ class ChainPrior(nn.Module):
     `jump` learns log weights of the jumps -widest_jump..widest_jump, which the query changes if `by_query` is set.
     `monotone` may limit its steps to `max_step` members. `dense` scores a move from member i to i' by
     (U x_i * tanh(W x~)) . (V x_i'), with `hidden` products. With `null`, an output may come from no member: then the
-    query decides how likely that is, and `append_null` adds the member that such outputs are generated from. A chain
-    that generates no outputs, such as q, has no such member: `emits` is False.
+    query decides how likely that is, and `append_null` adds the member that such outputs are generated from. Its size
+    is `member_dim` if the head sees other members than `memory`. A chain that generates no outputs, such as q, has no
+    such member: `emits` is False.
     """
 
     def __init__(
@@ -32,6 +34,7 @@ class ChainPrior(nn.Module):
         memory_dim: int,
         *,
         null: bool = False,
+        member_dim: int | None = None,
         emits: bool = True,
         widest_jump: int = 10,
         by_query: bool = False,
@@ -53,7 +56,7 @@ class ChainPrior(nn.Module):
         if null:
             self.null_score = nn.Linear(query_dim, 1)
         if null and emits:
-            self.null_member = nn.Parameter(torch.zeros(memory_dim))
+            self.null_member = nn.Parameter(torch.zeros(member_dim or memory_dim))
 
     def forward(
         self,
@@ -90,9 +93,6 @@ class ChainPrior(nn.Module):
         origin = self.origin(memory).unsqueeze(1) * torch.tanh(self.gate(query)).unsqueeze(2)
         return Dense(origin @ self.end(memory).transpose(1, 2).unsqueeze(1))
 
-    def append_null(self, memory: Float[Tensor, "B N D"]) -> Float[Tensor, "B T D"]:
-        """Memory with the member that stands for NULL at its end; unchanged without NULL."""
-        if not self.null:
-            return memory
-        row = self.null_member.to(memory.dtype).expand(len(memory), 1, -1)
-        return torch.cat([memory, row], 1)
+    def append_null(self, members: Float[Tensor, "B N Dm"]) -> Float[Tensor, "B T Dm"]:
+        """Members with the one that stands for NULL at their end; unchanged without NULL."""
+        return append_member(members, self.null_member) if self.null else members

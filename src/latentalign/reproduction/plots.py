@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from latentalign.errors import InputError
 from latentalign.web.pages import Section
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A5195", "#8C6D31")
@@ -43,6 +44,17 @@ ADAPTIVE_STYLE = (
     "@media (prefers-color-scheme: dark) { svg { color: #e8eaee; background: #14171c } }</style>"
 )
 """Colours of a picture that stands alone. It brings its own background, so it is readable on any page."""
+
+
+SUFFIXES = (".png", ".svg")
+
+
+def check_picture_path(path: Path) -> None:
+    """Raise before anything is computed if a picture could not be written."""
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"--plot {path}: the name must end in {' or '.join(SUFFIXES)}")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"--plot {path}: there is no folder {path.parent}")
 
 
 def new_figure(

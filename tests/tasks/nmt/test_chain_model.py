@@ -146,7 +146,6 @@ def test_a_word_whose_best_source_is_null_has_no_link():
             ["objective.name=variational-sample", "prior.kind=monotone", "inference.chain=false"],
             "never goes back",
         ),
-        (["prior.null=true"], 'prior.null has no effect if prior.kind is "independent"'),
         (["prior.kind=jump", "prior.max_step=2"], "prior.max_step has no effect"),
     ],
 )

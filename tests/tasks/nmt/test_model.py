@@ -37,7 +37,7 @@ def test_likelihood_equals_a_loop_over_words_and_members():
     exact = OBJECTIVES["marginal"]()(latent).value
     for row, (source, target) in enumerate(zip(*PAIRS, strict=True)):
         mask = torch.ones(1, len(source)).bool()
-        memory = m.encode(torch.tensor([source]), mask)
+        memory, _ = m.encode(torch.tensor([source]), mask)
         state = m.decoder.start(1, memory)
         projected = m.decoder.score.project(memory)
         for position, (previous, word) in enumerate(zip([BOS, *target], [*target, EOS], strict=True)):
@@ -115,10 +115,10 @@ def test_joint_embedding_needs_one_vocabulary():
 
 def test_external_q_spreads_over_linked_pieces_and_smooths():
     scores = external_scores(
-        [frozenset({(0, 0), (1, 0)})], [[0, 0, 1, 2]], [[0, 1]], smoothing=0.2, shape=(1, 3, 4)
+        [{(0, 0): 1.0, (1, 0): 1.0}], [[0, 0, 1, 2]], [[0, 1]], smoothing=0.2, shape=(1, 3, 4)
     )
     q = Categorical.from_scores(scores).mean[0]
-    torch.testing.assert_close(q[0], torch.tensor([0.8 / 3 + 0.05] * 3 + [0.05]))
+    torch.testing.assert_close(q[0], torch.tensor([0.25, 0.25, 0.45, 0.05]))  # 0.4 for each word, and 0.05
     torch.testing.assert_close(q[1:], torch.full((2, 4), 0.25))
 
 

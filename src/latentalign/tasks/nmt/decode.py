@@ -70,10 +70,9 @@ class DecodeStep:
     ) -> None:
         self.model, self.predict, self.mask = model, predict, mask
         self.rows: tuple[Tensor, ...] | None = None
-        self.memory = model.encode(source, mask)
+        self.memory, members = model.encode(source, mask)
         self.projected = model.decoder.score.project(self.memory)
         self.head = ProjectedHead(model.head).eval()
-        members = self.memory if model.chain is None else model.chain.append_null(self.memory)
         self.parts = model.head.memory_part(members)
 
     def start(self) -> State:
@@ -92,7 +91,7 @@ class DecodeStep:
         prior: AlignmentDistribution
         if model.chain is None:
             prior = model.prior(query, scores, memory, mask=mask)
-            mean_context = after["context"] if model.distribution.mean_is_softmax else None
+            mean_context = after["context"] if model.mean_is_context else None
         else:
             chain, mean_context = model.chain.step(scores, mask, query, memory), None
             selected, unselected = chain.move(self.position(tokens, state), 0)

@@ -87,8 +87,7 @@ def observed_batches(
     split, inference = find_split(trained, split_name), trained.config.inference
     external = None
     if trained.objective.needs_inferred and inference.kind == "external" and split.links:
-        smoothing = inference.smoothing
-        external = ExternalLinks(corpus, trained.vocabulary, split, key=split_name, smoothing=smoothing)
+        external = ExternalLinks(corpus, trained.vocabulary, split, key=split_name, config=trained.config)
     for batch in evaluation_batches(corpus):
         here = (batch if external is None else external.attach(batch)).to(trained.device)
         yield WeightedBatch(here), trained.model.latent(here)

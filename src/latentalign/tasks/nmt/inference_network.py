@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from latentalign.config import Section
 from latentalign.core.distributions import AlignmentDistribution, Chain
 from latentalign.core.scores import BilinearScore
-from latentalign.links.sets import Links
+from latentalign.links.sets import LinkProbabilities
 from latentalign.nn.recurrent import LSTMStack
 from latentalign.tasks.nmt.prior import PriorConfig
 
@@ -31,7 +31,7 @@ class InferenceConfig(Section):
     """Let the alignments of q depend on each other in the same way as those of the prior. If unset, only for a
     monotone prior, which needs it."""
     smoothing: float = Field(0.1, ge=0, le=1)
-    """Share of an external q that is spread evenly over all source positions."""
+    """Share of an external q that is spread evenly over all source positions, and NULL if the prior has it."""
 
     def like_encoder(self, layers: int, size: int) -> InferenceConfig:
         """The same settings. Sizes that are not set are those of the encoder."""
@@ -41,7 +41,7 @@ class InferenceConfig(Section):
 class InferenceNetwork(nn.Module):
     """Two bidirectional LSTMs, over the source and over y_1..end, and bilinear scores: h_j' U x_i.
 
-    If the prior is a chain with NULL, NULL has a score of its own. With `config.chain`, q is such a chain as well.
+    If the prior has NULL, NULL has a score of its own. With `config.chain`, q is such a chain as well.
     """
 
     def __init__(
@@ -98,23 +98,47 @@ class InferenceNetwork(nn.Module):
 
 
 def external_scores(
-    links: Sequence[Links],
+    links: Sequence[LinkProbabilities],
     source_words: Sequence[Sequence[int]],
     target_words: Sequence[Sequence[int]],
     *,
     smoothing: float,
     shape: tuple[int, int, int],
+    null: bool = False,
 ) -> Float[Tensor, "B S T"]:
-    """log q from word links: even over the pieces linked to, mixed with an even share over all of them.
+    """log q from word links: even over the pieces of a linked word, mixed with an even share over all members.
 
-    A target word without links, and the end of the sentence, get the even share alone.
+    What the probabilities of a target word leave of 1 is NULL, and so is the end of the sentence. Without NULL, which
+    would be the last member, that part is spread evenly.
     """
     log_q = torch.zeros(shape)
     for b, (pairs, source, target) in enumerate(zip(links, source_words, target_words, strict=True)):
-        hits = torch.tensor([[(v, w) in pairs for v in source] for w in target], dtype=torch.float32)
-        hits = hits.view(len(target), len(source))
-        count = hits.sum(1, keepdim=True)
-        even = 1 / len(source)
-        q = torch.where(count > 0, (1 - smoothing) * hits / count.clamp_min(1) + smoothing * even, even)
-        log_q[b, : len(target), : len(source)] = q.clamp_min(1e-8).log()
+        q = spread_over_pieces(pairs, source, [*target, -1])
+        rest, even = (1 - q.sum(1, keepdim=True)).clamp_min(0), 1 / (len(source) + null)
+        q = (1 - smoothing) * (q if null else q + rest * even) + smoothing * even
+        log_q[b, : len(target) + 1, : len(source)] = q.clamp_min(1e-8).log()
+        if null:
+            q_null = (1 - smoothing) * rest.squeeze(1) + smoothing * even
+            log_q[b, : len(target) + 1, -1] = q_null.clamp_min(1e-8).log()
     return log_q
+
+
+def spread_over_pieces(
+    links: LinkProbabilities, source: Sequence[int], target: Sequence[int]
+) -> Float[Tensor, "S T"]:
+    """Probabilities of the source pieces for each target piece, given the words they belong to; -1 is no word.
+
+    The probabilities of a target word are scaled down to a sum of 1 if their sum is larger.
+    """
+    words = torch.zeros(
+        max(target, default=-1) + 2, max(source, default=-1) + 2
+    )  # the last row and column stay 0
+    for (v, w), probability in links.items():
+        if (
+            v < words.shape[1] - 1 and w < words.shape[0] - 1
+        ):  # gold links and those of other tools may have slips
+            words[w, v] = probability
+    words /= words.sum(1, keepdim=True).clamp_min(1)
+    pieces = torch.tensor(source, dtype=torch.int64)
+    share = torch.bincount(pieces, minlength=1)[pieces] if len(source) else pieces
+    return words[torch.tensor(target)][:, pieces] / share

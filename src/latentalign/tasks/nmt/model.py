@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import cast
+from typing import Literal, cast
 
+import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import Field, field_validator
 from torch import Tensor, nn
@@ -19,6 +20,7 @@ from latentalign.core.scores import resolve_score
 from latentalign.nn.attention_decoder import AttentionDecoder
 from latentalign.nn.dropout import Dropout
 from latentalign.nn.heads import MLPHead
+from latentalign.nn.null_member import NullMember
 from latentalign.nn.recurrent import LSTMStack
 from latentalign.tasks.nmt.data import Batch
 from latentalign.tasks.nmt.inference_network import InferenceConfig, InferenceNetwork
@@ -47,6 +49,9 @@ class ModelConfig(Section):
     """Hidden units of MLP attention scores."""
     head_size: int = Field(768, ge=1)
     """Hidden units of the head, which predicts a word from decoder state and source position."""
+    emission: Literal["state", "word+state", "word"] = "state"
+    """What the head sees of a source position: the encoder's state, which also knows the neighbouring words; the
+    embedding of the word itself; or both."""
     dropout: float = Field(0.3, ge=0, lt=1)
     """Dropout rate."""
     init: float = Field(0.1, gt=0)
@@ -98,11 +103,13 @@ class TranslationModel(nn.Module):
         )
         for name in self.distribution.extra_scores:
             setattr(self, name, resolve_score(config.attention, **sizes))
+        member_dim = self.member_dim(config)
         self.head = MLPHead(
-            config.decoder_size, memory_dim, target_size, hidden=config.head_size, dropout=config.dropout
+            config.decoder_size, member_dim, target_size, hidden=config.head_size, dropout=config.dropout
         )
         prior = prior or PriorConfig()
-        self.chain = prior.build(config.decoder_size, memory_dim)
+        self.chain = prior.build(config.decoder_size, memory_dim, member_dim=member_dim)
+        self.null = NullMember(config.decoder_size, member_dim) if prior.null and self.chain is None else None
         self.inference = self.build_inference(inference, prior)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -config.init, config.init)
@@ -124,12 +131,38 @@ class TranslationModel(nn.Module):
     @property
     def has_null(self) -> bool:
         """Whether an output may come from no source position. NULL is then the last member."""
-        return self.chain is not None and self.chain.null
+        return self.null is not None or (self.chain is not None and self.chain.null)
 
-    def encode(self, source: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        """x_1..x_T, the members of the source."""
-        memory: Tensor = self.encoder(self.dropout(self.source_embedding(source)), mask)
-        return memory
+    @property
+    def mean_is_context(self) -> bool:
+        """Whether the decoder's context is the mean of the members under the prior."""
+        plain = self.config.emission == "state" and self.chain is None and self.null is None
+        return plain and self.distribution.mean_is_softmax
+
+    @staticmethod
+    def member_dim(config: ModelConfig) -> int:
+        """Size of what the head sees of a source position."""
+        state = 2 * config.encoder_size
+        return {"state": state, "word": config.embedding, "word+state": config.embedding + state}[
+            config.emission
+        ]
+
+    def encode(
+        self, source: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"]
+    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B M Dm"]]:
+        """The encoder's states, which the decoder attends to, and the members x_1..x_M, which the head sees.
+
+        NULL, if there is one, is the last member and has no state.
+        """
+        words = self.dropout(self.source_embedding(source))
+        states: Tensor = self.encoder(words, mask)
+        members = states
+        if self.config.emission != "state":
+            words = words.to(states.dtype)
+            members = words if self.config.emission == "word" else torch.cat([words, states], -1)
+        if self.chain is not None:
+            return states, self.chain.append_null(members)
+        return states, members if self.null is None else self.null.append_to(members)
 
     def prior(
         self,
@@ -139,30 +172,31 @@ class TranslationModel(nn.Module):
         *,
         mask: Bool[Tensor, "*batch T"],
     ) -> AlignmentDistribution:
-        """p(z | x, x~) of single queries from the decoder's scores."""
+        """p(z | x, x~) of single queries from the decoder's scores; with NULL, over one member more."""
+        if self.null is not None:
+            scores, mask = self.null.extend(scores, mask, query)
+            return self.distribution.from_scores(scores, exists=mask)
         more = [getattr(self, name)(query, memory) for name in self.distribution.extra_scores]
         return self.distribution.from_scores(scores, *more, exists=mask)
 
     def forward(self, batch: Batch) -> LatentChoice:
         """The latent choices of all target positions: the recurrence first, all emissions after it."""
-        memory = self.encode(batch.source, batch.source_mask)
+        memory, members = self.encode(batch.source, batch.source_mask)
         previous = batch.target.roll(1, dims=1)
         previous[:, 0] = BOS
         words = self.dropout(self.target_embedding(previous))
         queries, scores = self.decoder(words, batch.target_mask, memory, mask=batch.source_mask)
         mask = batch.target_mask.unsqueeze(2) & batch.source_mask.unsqueeze(1)
-        shared = memory.unsqueeze(1)
         prior: AlignmentDistribution
         if self.chain is None:
-            prior = self.prior(queries, scores, shared, mask=mask)
+            prior = self.prior(queries, scores, memory.unsqueeze(1), mask=mask)
         else:
             prior = self.chain(scores, mask, queries, memory)
-            shared = self.chain.append_null(memory).unsqueeze(1)
         return LatentChoice(
             prior,
             self.head,
             queries,
-            shared,
+            members.unsqueeze(1),
             infer=partial(self.infer, batch, mask),
             max_logits=self.config.max_logits,
         )
@@ -172,6 +206,8 @@ class TranslationModel(nn.Module):
     ) -> AlignmentDistribution | None:
         """q(z; x, x~, y) from the links of another aligner or the inference network; None without either."""
         if batch.external is not None:
+            if self.has_null:
+                mask = torch.cat([mask, mask.any(-1, keepdim=True)], -1)
             return self.distribution.from_scores(batch.external.to(self.head.output.weight), exists=mask)
         if self.inference is None:
             return None

@@ -10,7 +10,7 @@ from latentalign.config import Section
 from latentalign.nn.chain_prior import ChainPrior
 
 OPTIONS = {
-    "independent": (),
+    "independent": ("null",),
     "jump": ("null", "widest_jump", "by_query"),
     "monotone": ("null", "max_step"),
     "dense": ("null", "hidden"),
@@ -25,7 +25,7 @@ class PriorConfig(Section):
     """`independent`: not at all, as in the paper. `jump`: the next position depends on the distance to the one
     before. `monotone`: positions never go back. `dense`: learned for every pair of positions."""
     null: bool = False
-    """Let an output word come from no source position at all. Needs a prior that is not independent."""
+    """Let an output word come from no source position at all."""
     widest_jump: int = Field(10, ge=1)
     """`jump`: distances beyond this count as this one."""
     by_query: bool = False
@@ -47,7 +47,9 @@ class PriorConfig(Section):
                 )
         return self
 
-    def build(self, query_dim: int, memory_dim: int, *, emits: bool = True) -> ChainPrior | None:
+    def build(
+        self, query_dim: int, memory_dim: int, *, member_dim: int | None = None, emits: bool = True
+    ) -> ChainPrior | None:
         """The module of the prior; None if alignments are independent."""
         if self.kind == "independent":
             return None
@@ -56,6 +58,7 @@ class PriorConfig(Section):
             query_dim,
             memory_dim,
             null=self.null,
+            member_dim=member_dim,
             emits=emits,
             widest_jump=self.widest_jump,
             by_query=self.by_query,

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from latentalign.config import Section
+from latentalign.core.distributions import DISTRIBUTIONS
 from latentalign.core.objectives import OBJECTIVES
 from latentalign.tasks.base import Trained, choose_split
 from latentalign.tasks.nmt.inference_network import InferenceConfig
@@ -64,6 +65,10 @@ class NMTConfig(TaskRecipe):
             raise ValueError(
                 'inference.chain needs a prior that is a chain; set prior.kind = "jump" or another'
             )
+        if self.prior.null and not DISTRIBUTIONS[objective.distribution].supports("enumerate"):
+            raise ValueError(
+                f"{self.objective.name} has no NULL, because its alignments are mixtures; set prior.null = false"
+            )
         if kind == "independent":
             return self
         if not objective.accepts_chains:
@@ -72,8 +77,11 @@ class NMTConfig(TaskRecipe):
                 f'{self.objective.name} is not defined for prior.kind = "{kind}", where alignments depend on each '
                 f"other; use one of {', '.join(able)}"
             )
-        if objective.needs_inferred and self.inference.kind == "external":
-            raise ValueError(f'prior.kind = "{kind}" has no external q; set inference.kind = "network"')
+        if objective.needs_inferred and kind == "monotone" and self.inference.kind != "network":
+            raise ValueError(
+                f'a monotone prior needs a q that never goes back, but inference.kind is "{self.inference.kind}"; '
+                'set inference.kind = "network"'
+            )
         if objective.needs_inferred and kind == "monotone" and not self.inference.chain:
             raise ValueError("a monotone prior needs a q that never goes back; set inference.chain = true")
         return self

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from latentalign.errors import InputError
-from latentalign.links.formats import read_links
-from latentalign.links.sets import Links
+from latentalign.links.formats import read_predicted
+from latentalign.links.sets import LinkProbabilities
 from latentalign.tasks.nmt.data import Batch, Batches, Corpus, collate
 from latentalign.tasks.nmt.inference_network import external_scores
 from latentalign.tasks.nmt.recipe import NMTConfig
@@ -31,23 +31,23 @@ class ExternalLinks:
     """q from another aligner: the word links of a corpus, ready to become scores of a batch."""
 
     def __init__(
-        self, corpus: Corpus, tokenizer: Tokenizer, split: SplitConfig, *, key: str, smoothing: float
+        self, corpus: Corpus, tokenizer: Tokenizer, split: SplitConfig, *, key: str, config: NMTConfig
     ) -> None:
         if split.links is None:
             raise InputError(f'inference.kind = "external" needs data.{key}.links, a Pharaoh file')
-        links = read_links(split.links)
+        links = read_predicted(split.links).weights
         lines = list(split.read())
         if len(links) != len(lines):
             raise InputError(f"{split.links} has {len(links)} lines, {split} has {len(lines)}")
         kept = [corpus.line(i) - 1 for i in range(len(corpus))]
-        self.links: list[Links] = [links[i] for i in kept]
+        self.links: list[LinkProbabilities] = [links[i] for i in kept]
         self.source = [e.words for e in tokenizer.encode_source_batch([lines[i][0] for i in kept])]
         self.target = [e.words for e in tokenizer.encode_target_batch([lines[i][1] for i in kept])]
-        self.smoothing = smoothing
+        self.smoothing, self.null = config.inference.smoothing, config.prior.null
 
     def scores(self, batch: Batch) -> Tensor:
-        """log q of every alignment of a batch: (B, S, T)."""
-        shape = (*batch.target.shape, batch.source.shape[1])
+        """log q of every alignment of a batch: (B, S, T). If the prior has NULL, it is the last member."""
+        shape = (*batch.target.shape, batch.source.shape[1] + self.null)
         rows = batch.index.tolist()
         if not rows:
             return torch.zeros(shape)
@@ -57,6 +57,7 @@ class ExternalLinks:
             [self.target[i] for i in rows],
             smoothing=self.smoothing,
             shape=shape,
+            null=self.null,
         )
 
     def attach(self, batch: Batch) -> Batch:
@@ -139,10 +140,9 @@ def read_external(
     """The links of each split, if the objective needs a q and the recipe takes it from files."""
     if config.inference.kind != "external" or not config.objective.build().needs_inferred:
         return {}
-    smoothing = config.inference.smoothing
     splits = {"train": config.data.train, "valid": config.data.valid}
     return {
-        key: ExternalLinks(corpus, tokenizer, splits[key], key=key, smoothing=smoothing)
+        key: ExternalLinks(corpus, tokenizer, splits[key], key=key, config=config)
         for key, corpus in corpora.items()
     }
 
