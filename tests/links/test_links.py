@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from latentalign.errors import InputError
 from latentalign.links import scores as scores_module
+from latentalign.links.aligned import LinkRule
+from latentalign.links.expected import best_threshold
 from latentalign.links.scores import score
 from latentalign.links.sets import (
     SYMMETRIZE,
@@ -313,3 +315,32 @@ def test_word_rows_keep_all_mass_and_bound_the_entropy(source_words, target_word
 def test_unfitting_subwords_are_refused():
     with pytest.raises(ValueError, match="3 target and 5 source"):
         word_links(SUBWORDS, [-1, 0, 0, 1, -1], [0, 1, 1])
+
+
+def test_the_best_threshold_is_the_best_of_all_by_trying():
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        p = generator.random(12)
+        expected = float(p.sum() + generator.random() * 4)
+        threshold, f1 = best_threshold(p, expected)
+        tried = {t: 2 * p[p >= t].sum() / ((p >= t).sum() + expected) for t in p}
+        assert f1 == pytest.approx(max(tried.values()))
+        assert tried[threshold] == pytest.approx(f1)
+
+
+def test_a_threshold_without_links_keeps_nothing():
+    assert best_threshold(np.zeros(3), 2.0) == (1.0, 0.0)
+    assert best_threshold(np.zeros(0), 0.0) == (1.0, 1.0)
+
+
+def test_a_rule_without_threshold_drops_what_lowers_the_expected_f1():
+    # Four certain words and one whose mass is spread over nine others: keeping its link costs more than it brings.
+    spread = np.full((1, 9), 1 / 9)
+    certain = np.eye(4, 9)
+    alignment = word_links(np.concatenate([certain, spread]), range(9), range(5))
+    rule = LinkRule(threshold=None).fit([alignment])
+    assert rule.threshold == 1.0
+    assert rule.choose(alignment) == {(i, i) for i in range(4)}
+    assert len(LinkRule().fit([alignment]).choose(alignment)) == 5
+    empty = word_links(np.zeros((0, 0)), [], [])
+    assert LinkRule(threshold=None).fit([empty]).choose(empty) == frozenset()

@@ -37,8 +37,9 @@ def command(
     ] = "posterior",
     layout: Annotated[str, typer.Option("--format", help="pharaoh or json")] = "pharaoh",
     threshold: Annotated[
-        float, typer.Option(help="leave out words whose best link is less probable than this")
-    ] = 0.0,
+        str,
+        typer.Option(help="leave out words whose best link is less probable; auto: best expected F1"),
+    ] = "0",
     at_least: Annotated[
         float | None, typer.Option(help="keep every link of at least this probability")
     ] = None,
@@ -66,7 +67,22 @@ def command(
     text = open_pairs(source, target, pairs)
     task, trained = load_run(run, device=device, double=double, ability="align")
     other = load_run(back, device=device, double=double, ability="align")[1] if back else None
-    rule = {"using": using, "threshold": threshold, "at_least": at_least, "symmetrize": method}
+    rule = {
+        "using": using,
+        "threshold": parse_threshold(threshold),
+        "at_least": at_least,
+        "symmetrize": method,
+    }
     aligned = task.align(trained, text, reverse=other, **rule)
     records = (json.dumps(record, ensure_ascii=False) for record in aligned.records())
     write_lines(aligned.pharaoh() if layout == "pharaoh" else records, output)
+
+
+def parse_threshold(text: str) -> float | None:
+    """The number of `--threshold`; None for `auto`."""
+    if text == "auto":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"--threshold must be a number or auto, got {text!r}") from None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from latentalign.links.expected import best_threshold
 from latentalign.links.sets import Links, format_pharaoh, reverse, symmetrize
 from latentalign.links.words import Word, WordAlignment
 
@@ -14,14 +17,26 @@ from latentalign.links.words import Word, WordAlignment
 class LinkRule:
     """Which links an alignment has: the best of each target word, or all that are probable enough."""
 
-    threshold: float = 0.0
-    """Leave out the link of a word whose best probability is lower."""
+    threshold: float | None = 0.0
+    """Leave out the link of a word whose best probability is lower. None: the one with the best expected F1."""
     at_least: float | None = None
     """Keep every link of at least this probability instead."""
 
+    def fit(self, alignments: Sequence[WordAlignment]) -> LinkRule:
+        """The same rule with a threshold; if it has none, the one whose links have the largest expected F1."""
+        if self.threshold is not None:
+            return self
+        best = [a.probability.max(axis=1)[a.linked] for a in alignments if a.probability.size]
+        total = sum(float(a.probability.sum()) for a in alignments)
+        threshold, _ = best_threshold(np.concatenate(best) if best else np.zeros(0), total)
+        return replace(self, threshold=threshold)
+
     def choose(self, alignment: WordAlignment) -> Links:
         """The links of a sentence pair."""
-        return alignment.best(self.threshold) if self.at_least is None else alignment.at_least(self.at_least)
+        if self.at_least is not None:
+            return alignment.at_least(self.at_least)
+        assert self.threshold is not None, "fit the rule first"
+        return alignment.best(self.threshold)
 
 
 @dataclass(frozen=True)

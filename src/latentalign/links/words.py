@@ -47,9 +47,15 @@ class WordAlignment:
         if not self.probability.size:
             return frozenset()
         source = self.probability.argmax(axis=1)
-        largest = self.probability.max(axis=1) if null is None else null
-        linked = self._likely(threshold)[np.arange(len(source)), source] & (self.null <= largest)
+        decided = self.linked if null is None else self.null <= null
+        linked = self._likely(threshold)[np.arange(len(source)), source] & decided
         return frozenset((int(source[w]), int(w)) for w in np.flatnonzero(linked))
+
+    @property
+    def linked(self) -> Array:
+        """Whether some source word is at least as probable as NULL, for each target word."""
+        largest: Array = self.probability.max(axis=1) if self.probability.size else np.zeros(len(self.null))
+        return self.null <= largest
 
     def at_least(self, threshold: float) -> Links:
         """Every link whose probability is positive and at least `threshold`. A word may have several or none."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from latentalign.errors import InputError
 from latentalign.links.aligned import AlignedText, LinkRule, combine
-from latentalign.links.sets import SYMMETRIZE
+from latentalign.links.sets import SYMMETRIZE, Links
 from latentalign.links.words import WordAlignment
 from latentalign.tasks.nmt.align import USING, align_in_order, encode_pairs
 from latentalign.tasks.nmt.recipe import TrainedTranslator
@@ -20,14 +20,14 @@ def align_text(
     text: Iterable[tuple[str, str]],
     *,
     using: str = "posterior",
-    threshold: float = 0.0,
+    threshold: float | None = 0.0,
     at_least: float | None = None,
     reverse: TrainedTranslator | None = None,
     symmetrize: str | None = None,
 ) -> AlignedText:
     """Align the words of sentence pairs; with a model of the reverse direction, combine both.
 
-    The text is read after the options were checked.
+    The text is read after the options were checked. Without a threshold, that of the best expected F1 is used.
     """
     require_known("--using", using, USING)
     if symmetrize is not None:
@@ -38,13 +38,19 @@ def align_text(
             )
     rule, pairs = LinkRule(threshold, at_least), list(text)
     alignments = align_pairs_of_text(trained, pairs, using)
-    links = [rule.choose(alignment) for alignment in alignments]
+    links = choose_links(rule, alignments)
     if reverse is not None:
         backward = align_pairs_of_text(reverse, [(t, s) for s, t in pairs], using)
         method = symmetrize or DEFAULT_METHOD
-        links = combine(links, [rule.choose(alignment) for alignment in backward], method)
+        links = combine(links, choose_links(rule, backward), method)
     words = [trained.vocabulary.find_pair_words(*pair) for pair in pairs]
     return AlignedText(words, alignments, links)
+
+
+def choose_links(rule: LinkRule, alignments: Sequence[WordAlignment]) -> list[Links]:
+    """The links of each pair."""
+    fitted = rule.fit(alignments)
+    return [fitted.choose(alignment) for alignment in alignments]
 
 
 def align_pairs_of_text(trained: TrainedTranslator, pairs: TextPairs, using: str) -> list[WordAlignment]:
