@@ -1,15 +1,25 @@
-"""The picture of alignments is valid SVG whatever the words are, and shows what the matrices say."""
+"""The pictures of alignments and chains are valid SVG whatever the words are, and show what the matrices say."""
 
 import importlib.util
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 
-PATH = Path(__file__).resolve().parents[2] / "docs" / "pictures" / "alignment_picture.py"
-SPEC = importlib.util.spec_from_file_location("alignment_picture", PATH)
-picture = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(picture)
+PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+
+
+def load(name):
+    """A script of docs/pictures as a module; scripts import each other by name."""
+    spec = importlib.util.spec_from_file_location(name, PICTURES / f"{name}.py")
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+picture = load("alignment_picture")
+chains = load("chain_pictures")
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -43,3 +53,25 @@ def test_a_pair_with_found_links_and_reordering_is_preferred():
         record(blunt, straight), frozenset()
     )
     assert picture.quality(record(blunt, crossed), gold) > picture.quality(record(crossed, crossed), gold)
+
+
+def test_the_committed_pictures_of_chains_are_those_of_the_script():
+    for name, drawn in (("chain-transitions", chains.transitions()), ("chain-trellis", chains.trellis())):
+        assert (PICTURES / f"{name}.svg").read_text(encoding="utf-8") == drawn
+
+
+def test_a_path_is_a_line_through_the_centres_of_its_cells():
+    one = record([[0.5, 0.25, 0.25], [0, 0, 1]], [[1, 0, 0], [0, 0, 1]])
+    panel = picture.Panel("t", "e", "posterior", one["matrices"]["posterior"], [(0, 0), (2, 1)])
+    root = ElementTree.fromstring(picture.draw_panels(one["source"], one["target"], [panel], frozenset()))
+    cells = [r for r in root.iter(f"{SVG}rect") if r.get("class") == "posterior"]
+    corners = [(float(r.get("x")) + picture.CELL / 2, float(r.get("y")) + picture.CELL / 2) for r in cells]
+    (line,) = (p for p in root.iter(f"{SVG}polyline") if p.get("class") == "line")
+    assert [tuple(map(float, point.split(","))) for point in line.get("points").split()] == corners
+
+
+def test_rows_of_transitions_are_distributions_and_respect_their_kind():
+    for _, transition in chains.KINDS.values():
+        np.testing.assert_allclose(chains.transition_matrix(transition).sum(1), 1.0, rtol=1e-6)
+    monotone = chains.transition_matrix(chains.KINDS["Monotone"][1])
+    assert not np.tril(monotone, -1).any()

@@ -215,14 +215,14 @@ def test_the_best_path_of_a_chain_is_a_line_over_its_posterior(browse, tmp_path)
     assert seen["words"] == ["ein", "Hund", "NULL", "entropy"]
     assert seen["posterior"]["stops"] == seen["posterior"]["line"] == [[0, 0], [1, 2]]
     assert seen["posterior"]["diamonds"] == 1
-    assert "posterior probability is 0.607" in seen["posterior"]["note"]
+    assert "including the end of the sentence, is 0.607" in seen["posterior"]["note"]
     assert "NULL" in seen["posterior"]["note"]
     assert seen["null"] == [0.0, 0.75, 0.0]
     assert seen["label"] == "big, NULL: 0.75, on the best path"
     assert seen["entropy"] == "0.56"  # over the source words and NULL
     assert seen["prior"] == {"stops": [], "diamonds": 0, "line": [], "note": ""}
     assert seen["second"]["line"] == [[1, 0], [0, 1], [0, 2]]
-    assert seen["second"]["note"].endswith("posterior probability is 9.4e-14.")
+    assert seen["second"]["note"].endswith("is 9.4e-14.")
 
 
 def test_training_curves_show_both_phases():

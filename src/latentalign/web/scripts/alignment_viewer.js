@@ -195,7 +195,7 @@ function alignmentViewer(models) {
     if (!steps.length) return "";
     const p = Math.exp(logProb), text = p >= 0.001 ? p.toFixed(3) : p.toExponential(1);
     const nothing = steps.some(([, , isNull]) => isNull) ? " Diamonds mark outputs from NULL: the path keeps its position." : "";
-    return `The line is the most probable path of the chain. Its posterior probability is ${text}.${nothing}`;
+    return `The line is the most probable path of the chain. Its posterior probability, including the end of the sentence, is ${text}.${nothing}`;
   }
 
   function touched(event, light) {
