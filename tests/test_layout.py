@@ -9,7 +9,7 @@ SRC = Path(__file__).resolve().parents[1] / "src" / "latentalign"
 
 BASE = {"errors", "extras", "storage", "config", "recipe_errors", "textfiles"}
 BASE |= {"progress", "interrupts", "memory"}
-LIBRARY = {"core", "nn", "search", "training", "data", "reproduction", "web", "links"}
+LIBRARY = {"core", "nn", "search", "training", "data", "reproduction", "web", "links", "markup"}
 SHARED = {"tasks/base", "tasks/diagnosis", "tasks/figure_notes", "tasks/likelihoods", "tasks/padding"}
 """Modules that all tasks may use; the registry is not among them."""
 MAY_IMPORT = {
@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "memory": {"storage"},
     "textfiles": {"errors", "storage"},
     "links": {"links", "errors", "storage"},
+    "markup": {"markup", "errors", "links"},
     "search": {"core", "search", "errors"},
     "training": {"core", "nn", "training"} | BASE,
     "web": {"web", "core"} | BASE,

@@ -65,6 +65,7 @@ from latentalign.core.objectives import (
 from latentalign.core.predictives import PREDICTIVES, Predictive, exact_posterior, parse_predict
 from latentalign.core.registry import SCORES, PluginError, Registry, UnknownNameError
 from latentalign.core.scores import BilinearScore, DotScore, MLPScore, ProjectedScore, Score
+from latentalign.markup.project import ProjectedSpan, Projection, parse_markup, project
 from latentalign.nn.attention import LatentAttention, PosteriorNetwork
 from latentalign.nn.chain_prior import ChainPrior
 from latentalign.nn.copying import CopyHead
@@ -125,6 +126,8 @@ __all__ = [
     "PosteriorNetwork",
     "Predictive",
     "ProjectedScore",
+    "ProjectedSpan",
+    "Projection",
     "Registry",
     "RunningMean",
     "Score",
@@ -145,9 +148,11 @@ __all__ = [
     "marginal",
     "objective",
     "objectives_table",
+    "parse_markup",
     "parse_predict",
     "posterior_divergence",
     "predictive_log_prob",
+    "project",
     "set_value_checks",
     "soft",
     "soft_gap",
