@@ -11,6 +11,7 @@ BASE = {"errors", "extras", "storage", "config", "recipe_errors", "textfiles"}
 BASE |= {"progress", "interrupts", "memory"}
 LIBRARY = {"core", "nn", "search", "training", "data", "reproduction", "web", "links", "markup"}
 SHARED = {"tasks/base", "tasks/diagnosis", "tasks/figure_notes", "tasks/likelihoods", "tasks/padding"}
+SHARED |= {"tasks/marked_text"}
 """Modules that all tasks may use; the registry is not among them."""
 MAY_IMPORT = {
     "core": {"core"},

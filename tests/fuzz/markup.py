@@ -135,6 +135,10 @@ def check(kind: str, source: str, target: str, found: Projection) -> None:
     assert tags[0] == tags[1], found.text
     assert after.text == target, found.text
     assert len(found.spans) == len(before.nodes)
+    spans = dict(zip(before.nodes, (span.target for span in found.spans), strict=True))
+    for outer in before.nodes:
+        for inner in outer.children:
+            assert spans[outer][0] <= spans[inner][0] <= spans[inner][1] <= spans[outer][1], found.text
     assert all(0 <= span.confidence <= 1 for span in found.spans)
     assert all(0 <= span.target[0] <= span.target[1] <= len(target) for span in found.spans)
 

@@ -22,6 +22,7 @@ from latentalign.cli import (
     diagnose,
     evaluate,
     features,
+    project,
     recipe,
     report,
     reproduce,
@@ -35,8 +36,8 @@ from latentalign.errors import LatentAlignError, OutOfMemoryError
 from latentalign.memory import explain_memory
 
 COMMANDS = (
-    reproduce, train, evaluate, translate, align, answer, ask, aer, accuracy, diagnose, report, serve, data, features,
-    check_data, bench,
+    reproduce, train, evaluate, translate, align, project, answer, ask, aer, accuracy, diagnose, report, serve, data,
+    features, check_data, bench,
 )  # fmt: skip
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 

@@ -41,6 +41,12 @@ def command(
     alignments: Annotated[
         Path | None, typer.Option(help="write the word links of each output here, one JSON object per line")
     ] = None,
+    markup: Annotated[
+        str | None,
+        typer.Option(
+            help="html, xml or placeholders: translate the text and move the markup along the word links"
+        ),
+    ] = None,
     overwrite: OverwriteOption = False,
     batch_tokens: Annotated[int, typer.Option(help="padded source tokens of a batch")] = 1024,
     device: DeviceOption = "cpu",
@@ -48,6 +54,7 @@ def command(
 ) -> None:
     """Translate standard input to standard output, or a file to a file, line by line."""
     from latentalign.storage import require_free
+    from latentalign.tasks.marked_text import parse_lines
     from latentalign.tasks.registry import load_run
     from latentalign.textfiles import read_lines, read_stdin
 
@@ -57,7 +64,12 @@ def command(
     task, trained = load_run(run, device=device, double=double, ability="translate")
     lines = list(read_lines(source) if source else read_stdin())
     options = {"predict": predict, "beam": beam, "length_penalty": length_penalty}
-    job = task.translate(trained, lines, nbest=nbest, batch_tokens=batch_tokens, **options)
+    options |= {"nbest": nbest, "batch_tokens": batch_tokens}
+    if markup is None:
+        job = task.translate(trained, lines, **options)
+    else:
+        documents = parse_lines(lines, source or "standard input", markup)
+        job = task.translate_marked(trained, documents, **options)
     found: list[list[Any]] = []
     with Bars(shown=output is not None or not sys.stdout.isatty()) as bars:
         bar = bars.add("translating", len(lines), unit="lines")
@@ -77,4 +89,4 @@ def _format_outputs(translated: Iterator[list[Any]], nbest: int, found: list[lis
         found.append(outputs[:nbest])
         for one in found[-1]:
             scores = f" ||| {one.score:.6f} ||| {one.log_prob:.6f}"
-            yield one.text if nbest == 1 else f"{number} ||| {one.text}{scores}"
+            yield one.printed if nbest == 1 else f"{number} ||| {one.printed}{scores}"

@@ -50,13 +50,18 @@ class Projection:
 
 def parse_markup(source: str, kind: str = "html", *, placeholders: Sequence[str] = PATTERNS) -> Document:
     """A sentence separated into text and markup. `placeholders` are regular expressions."""
+    require_kind(kind)
     if kind == "html":
         return parse_html(source)
     if kind == "xml":
         return parse_xml(source)
-    if kind == "placeholders":
-        return parse_placeholders(source, placeholders)
-    raise InputError(f"the kind of markup must be one of {', '.join(KINDS)}, got {kind!r}")
+    return parse_placeholders(source, placeholders)
+
+
+def require_kind(kind: str) -> None:
+    """Refuse a kind of markup that does not exist."""
+    if kind not in KINDS:
+        raise InputError(f"the kind of markup must be one of {', '.join(KINDS)}, got {kind!r}")
 
 
 def project(

@@ -56,6 +56,30 @@ class AlignedPair(WordPair):
     """For each target word, the entropy of its alignment in nats. 0 means that the model is certain."""
 
 
+class MovedMarkup(Document):
+    """An element, void tag, comment or placeholder of the source, and where it went."""
+
+    markup: str
+    """Its start tag, or all of it if it has no content, as in the source."""
+    source: Span
+    """Start and end of its content in the source text without markup."""
+    target: Span
+    """Start and end of its content in the translation without markup."""
+    confidence: Probability
+    """Mean probability of the word links that decided; 0 if none did."""
+
+
+class ProjectedLine(Document):
+    """One line of `project --format json`: a translation with the markup of its source."""
+
+    line: int = Field(ge=0)
+    """Line of the input, from 0."""
+    markup: str
+    """The translation with markup."""
+    spans: list[MovedMarkup]
+    """Everything that was moved, in the order of the source."""
+
+
 class AlignedTranslation(AlignedPair):
     """One line of `translate --alignments`: a translation with its word links. N-best lists have a line per entry."""
 
@@ -67,6 +91,10 @@ class AlignedTranslation(AlignedPair):
     """Log-probability of the translation in nats."""
     score: float
     """What translations are ranked by: the log-probability, normalised by length."""
+    markup: str | None = None
+    """With markup in the source only: the translation with that markup."""
+    spans: list[MovedMarkup] | None = None
+    """With markup in the source only: where each element and placeholder went."""
 
 
 class TranslationEntry(Document):
@@ -80,6 +108,12 @@ class TranslationEntry(Document):
     """What translations are ranked by."""
     segmented: str | None = None
     """With a segmented tokenizer only: the translation as its pieces, which is the text to align."""
+    markup: str | None = None
+    """With markup in the source only: the translation with that markup."""
+    spans: list[MovedMarkup] | None = None
+    """With markup in the source only: where each element and placeholder went."""
+    plain_source: str | None = None
+    """With markup in the source only: the sentence without it, which is the text to align."""
 
 
 class TranslateResponse(Document):
@@ -174,6 +208,7 @@ class TranslationDetails(Document):
 DOCUMENTS: dict[str, type[Document]] = {
     "latentalign align --format json (one object per line)": AlignedPair,
     "latentalign translate --alignments FILE (one object per line)": AlignedTranslation,
+    "latentalign project --format json (one object per line)": ProjectedLine,
     "latentalign evaluate --details FILE, translation": TranslationDetails,
     "POST /api/translate": TranslateResponse,
     "POST /api/align": AlignResponse,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Response
 from fastapi import Request as HttpRequest
@@ -13,8 +13,12 @@ from pydantic import Field, StringConstraints
 
 from latentalign.core.predictives import parse_predict
 from latentalign.errors import InputError
+from latentalign.markup.document import Document
+from latentalign.markup.project import parse_markup
+from latentalign.tasks.marked_text import projection_record
 from latentalign.tasks.nmt.align import encode_pairs
 from latentalign.tasks.nmt.details import describe_pairs, round_matrix
+from latentalign.tasks.nmt.marked import MarkedTranslationJob
 from latentalign.tasks.nmt.recipe import TrainedTranslator
 from latentalign.tasks.nmt.schema import AlignResponse, TranslateResponse
 from latentalign.tasks.nmt.translate import Translation, TranslationSettings, translate_lines
@@ -47,6 +51,8 @@ class TranslateRequest(Request):
     beam: int | None = Field(None, ge=1, le=50)
     length_penalty: float | None = Field(None, ge=0, le=10)
     nbest: int = Field(1, ge=1, le=50)
+    markup: Literal["html", "xml", "placeholders"] | None = None
+    """The markup of the sentences, which is moved to their translations."""
 
 
 class SentencePair(Request):
@@ -80,6 +86,10 @@ def build_app(trained: TrainedTranslator, title: str) -> FastAPI:
         """The best translations of every sentence, with log-probabilities; as many lists as sentences."""
         how = parse_predict(asked.predict or trained.objective.predict)
         settings = choose_settings(trained, asked, draws=how.draws)
+        if asked.markup:
+            return await worker.run(
+                request, lambda check: JSONResponse(translate_marked(trained, settings, asked, check))
+            )
         lines = [on_one_line(text) for text in asked.source]
         work = partial(translate_each, trained, settings)
         if len(lines) == 1 and len(lines[0]) <= SHORT and how.deterministic:
@@ -115,13 +125,43 @@ def translate_each(
     trained: TrainedTranslator, settings: TranslationSettings, lines: Sequence[str], check: Check
 ) -> list[list[dict[str, Any]]]:
     """The best translations of each sentence."""
+    require_short(trained, settings, lines)
+    found = translate_lines(trained, lines, settings, check=check)
+    return [[describe_translation(trained, one) for one in best[: settings.nbest]] for best in found]
+
+
+def translate_marked(
+    trained: TrainedTranslator, settings: TranslationSettings, asked: TranslateRequest, check: Check
+) -> dict[str, Any]:
+    """The best translations of each sentence with markup."""
+    documents = parse_sentences(asked.source, asked.markup or "html")
+    job = MarkedTranslationJob(trained, documents, settings, check=check)
+    require_short(trained, settings, job.lines)
+    found = [
+        [{**describe_translation(trained, one), "plain_source": line} for one in best]
+        for line, best in zip(job.lines, job.translate(), strict=True)
+    ]
+    return {"translations": found}
+
+
+def parse_sentences(sources: Sequence[str], kind: str) -> list[Document]:
+    """Sentences separated into text and markup."""
+    found = []
+    for number, text in enumerate(sources):
+        try:
+            found.append(parse_markup(text, kind))
+        except InputError as error:
+            raise InputError(f"source.{number}: {error}") from None
+    return found
+
+
+def require_short(trained: TrainedTranslator, settings: TranslationSettings, lines: Sequence[str]) -> None:
+    """Refuse sentences that would be cut."""
     for number, ids in enumerate(trained.vocabulary.source_ids(lines)):
         if len(ids) > settings.max_source:
             raise InputError(
                 f"source.{number}: {len(ids)} tokens, at most {settings.max_source} are translated"
             )
-    found = translate_lines(trained, lines, settings, check=check)
-    return [[describe_translation(trained, one) for one in best[: settings.nbest]] for best in found]
 
 
 def align_pairs(trained: TrainedTranslator, pairs: Sequence[tuple[str, str]], check: Check) -> dict[str, Any]:
@@ -148,6 +188,8 @@ def describe_translation(trained: TrainedTranslator, one: Translation) -> dict[s
     found: dict[str, Any] = {"text": one.text, "log_prob": one.log_prob, "score": one.score}
     if trained.config.tokenizer.kind == "segmented":
         found["segmented"] = " ".join(trained.vocabulary.target_pieces(one.ids))
+    if one.projection is not None:
+        found |= projection_record(one.projection)
     return found
 
 

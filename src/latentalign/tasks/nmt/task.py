@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from latentalign.links.aligned import AlignedText
+    from latentalign.markup.document import Document
     from latentalign.reproduction.experiment import Experiment
     from latentalign.tasks.nmt.translate import TranslationJob
 
@@ -115,6 +116,15 @@ class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
         from latentalign.tasks.nmt.translate import TranslationJob, TranslationSettings
 
         return TranslationJob(trained, lines, TranslationSettings(**settings))
+
+    def translate_marked(
+        self, trained: TrainedTranslator, documents: Sequence[Document], **settings: Any
+    ) -> TranslationJob:
+        """The same for lines with markup."""
+        from latentalign.tasks.nmt.marked import MarkedTranslationJob
+        from latentalign.tasks.nmt.translate import TranslationSettings
+
+        return MarkedTranslationJob(trained, documents, TranslationSettings(**settings))
 
     def align(
         self, trained: TrainedTranslator, pairs: Iterable[tuple[str, str]], **options: Any

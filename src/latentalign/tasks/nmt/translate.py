@@ -10,8 +10,10 @@ from latentalign.core.predictives import Predictive
 from latentalign.errors import InputError
 from latentalign.links.aligned import alignment_record
 from latentalign.links.words import Word, WordAlignment, find_words
+from latentalign.markup.project import Projection
 from latentalign.search import BeamSearch, Hypothesis
 from latentalign.tasks.likelihoods import parse_predictive
+from latentalign.tasks.marked_text import projection_record
 from latentalign.tasks.nmt.align import Pair, align_in_order
 from latentalign.tasks.nmt.decode import Translator, group_by_size
 from latentalign.tasks.nmt.recipe import SearchConfig, TrainedTranslator
@@ -54,6 +56,13 @@ class Translation:
     score: float
     ids: tuple[int, ...]
     """Without the end of the sentence."""
+    projection: Projection | None = None
+    """The text with the markup of the source, if that had some."""
+
+    @property
+    def printed(self) -> str:
+        """The text, with markup if there is some."""
+        return self.projection.text if self.projection else self.text
 
 
 class TranslationJob:
@@ -106,11 +115,17 @@ class TranslationJob:
 
         `outputs` has one list of translations for each line, and so has the result.
         """
+        return self.align_outputs(self.source, outputs)
+
+    def align_outputs(
+        self, sources: Sequence[Encoded], outputs: Sequence[Sequence[Translation]]
+    ) -> list[list[WordAlignment]]:
+        """The same for the outputs of some lines."""
         vocabulary = self.trained.vocabulary
         using = "posterior" if self.trained.model.distribution.supports("enumerate") else "prior"
         pairs = [
             Pair(source, Encoded(list(one.ids), list(vocabulary.target_words(one.ids))))
-            for source, best in zip(self.source, outputs, strict=True)
+            for source, best in zip(sources, outputs, strict=True)
             for one in best
         ]
         found = iter(align_in_order(self.trained, pairs, using))
@@ -127,6 +142,7 @@ class TranslationJob:
                     "text": one.text,
                     "log_prob": one.log_prob,
                     "score": one.score,
+                    **(projection_record(one.projection) if one.projection else {}),
                 }
 
     def words(self, line: str, output: Translation) -> tuple[list[Word], list[Word]]:
