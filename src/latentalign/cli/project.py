@@ -73,7 +73,8 @@ def command(
     if len(targets) != len(sources):
         raise InputError(f"{name} has {len(sources)} lines but {target} has {len(targets)}")
     pairs = list(zip(sources, targets, strict=True))
-    found = project_lines(documents, targets, _find_links(pairs, run, links, device), split=split)
+    linked = _find_links(pairs, run, links, device)
+    found = project_lines(documents, targets, linked, split=split, name=links or target)
     write_lines((one.text for one in found) if layout == "text" else json_lines(found), output)
 
 

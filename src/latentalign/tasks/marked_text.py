@@ -77,15 +77,20 @@ def train_links(pairs: Sequence[tuple[str, str]]) -> list[LinkedPair]:
 
 
 def project_lines(
-    documents: Sequence[Document], targets: Sequence[str], links: Sequence[LinkedPair], *, split: bool = False
+    documents: Sequence[Document],
+    targets: Sequence[str],
+    links: Sequence[LinkedPair],
+    *,
+    split: bool = False,
+    name: Path | str = "links",
 ) -> Iterator[Projection]:
-    """The target of each line with the markup of its source."""
+    """The target of each line with the markup of its source; errors call the links by their name."""
     rows = enumerate(zip(documents, targets, links, strict=True), start=1)
     for number, (document, target, linked) in rows:
         try:
             yield project_document(document, target, linked.links, words=linked.words, split=split)
         except InputError as error:
-            raise InputError(f"line {number}: {error}") from None
+            raise InputError(f"{name}, line {number}: {error}") from None
 
 
 def projection_record(projection: Projection) -> dict[str, Any]:
