@@ -5,7 +5,14 @@ import torch
 from torch import nn
 
 from latentalign.core.score_steps import AutogradSteps
-from latentalign.core.scores import BilinearScore, DotScore, MLPScore, ProjectedScore, score_steps
+from latentalign.core.scores import (
+    BilinearScore,
+    DotScore,
+    MLPScore,
+    ProjectedScore,
+    ScaledDotScore,
+    score_steps,
+)
 from latentalign.nn.attention_decoder import AttentionDecoder
 
 MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]]).bool()
@@ -46,6 +53,7 @@ SCORES = {
     "mlp": lambda: MLPScore(5, 4, 6),
     "bilinear": lambda: BilinearScore(5, 4),
     "dot": DotScore,
+    "scaled-dot": lambda: ScaledDotScore(5, 4, 6),
     "a user's": lambda: CosineScore(5, 4),
     "without a query": PositionScore,
 }

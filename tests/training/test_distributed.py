@@ -24,6 +24,12 @@ SIZES = [
     "model.head_size=8", "inference.layers=1", "inference.size=6", "training.threads=1",
     "training.log_steps=1", "training.learning_rate=1e-2",
 ]  # fmt: skip
+TRANSFORMER = [
+    "model.backbone=transformer", "model.encoder_size=512", "model.decoder_size=768", "model.attention_size=768",
+    "model.head_size=768", "model.heads=2", "model.emission_state=lagged", "training.warmup_steps=5",
+    "training.schedule=inverse-sqrt", "training.label_smoothing=0.1",
+]  # fmt: skip
+"""On top of SIZES, whose sizes of LSTMs return to their defaults."""
 EXACT = ["model.dropout=0.0", "training.precision=float64", "training.max_steps=20", "training.epochs=9"]
 
 
@@ -85,11 +91,13 @@ def curve(run: Path, name: str) -> list[float]:
     return [r[name] for r in records if r["kind"] == "training"]
 
 
-@pytest.mark.parametrize("name", ["marginal", "variational-enum"])
-def test_two_processes_equal_one_with_the_doubled_batch(name, corpus, tmp_path):
-    objective = f"objective.name={name}"
-    one = alone(corpus, tmp_path / "one", *EXACT, objective, "training.batch_sentences=8")
-    two = train(corpus, tmp_path / "two", *EXACT, objective, "training.batch_sentences=4", processes=2)
+@pytest.mark.parametrize(
+    ("name", "backbone"), [("marginal", []), ("variational-enum", []), ("marginal", TRANSFORMER)]
+)
+def test_two_processes_equal_one_with_the_doubled_batch(name, backbone, corpus, tmp_path):
+    options = [*EXACT, *backbone, f"objective.name={name}"]
+    one = alone(corpus, tmp_path / "one", *options, "training.batch_sentences=8")
+    two = train(corpus, tmp_path / "two", *options, "training.batch_sentences=4", processes=2)
     single, double = checkpoint_of(one)["module"], checkpoint_of(two)["module"]
     assert single.keys() == double.keys()
     for key in single:

@@ -2,8 +2,12 @@
 
 import dataclasses
 
-from latentalign.training.recipe import TrainingConfig
+import pytest
+
+from latentalign.training.objective import ObjectiveConfig
+from latentalign.training.recipe import TaskRecipe, TrainingConfig
 from latentalign.training.schedule import Schedule
+from latentalign.training.warm_start import warm_start_recipe
 
 
 def rates(schedule, perplexities):
@@ -101,3 +105,41 @@ def test_a_schedule_of_the_first_version_is_resumed():
     schedule = Schedule(1.0)
     schedule.resume(state)
     assert schedule == Schedule(0.5, validations=3, best_bound=7.0, best_score=6.0, stale=2)
+
+
+def test_a_rate_without_warm_up_is_the_rate_itself():
+    schedule = Schedule(0.1)
+    assert {schedule.rate(step) for step in (1, 7, 10**6)} == {0.1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("plateau", {1: 0.25, 3: 0.75, 4: 1.0, 16: 1.0, 104: 1.0}),
+        ("inverse-sqrt", {1: 0.25, 3: 0.75, 4: 1.0, 16: 0.5, 100: 0.2}),
+        ("linear", {2: 0.5, 4: 1.0, 54: 0.505, 104: 0.01, 200: 0.01}),
+        ("cosine", {2: 0.5, 4: 1.0, 29: 0.01 + 0.99 * (1 + 0.5**0.5) / 2, 54: 0.505, 104: 0.01, 200: 0.01}),
+    ],
+)
+def test_the_rate_grows_then_falls_as_its_kind_says(kind, expected):
+    schedule = Schedule(1.0, kind=kind, warmup=4, decay_steps=104)
+    assert {step: schedule.rate(step) for step in expected} == pytest.approx(expected)
+
+
+def test_validations_leave_a_planned_decay_alone():
+    schedule = Schedule(1.0, 0.5, start=1, kind="inverse-sqrt", warmup=4)
+    assert rates(schedule, [4, 6, 7]) == [(True, 1.0), (False, 1.0), (False, 1.0)]
+
+
+def test_a_warm_start_has_the_warm_up_but_not_the_planned_decay():
+    config = TrainingConfig(schedule="cosine", warmup_steps=3, decay_steps=9, warm_start_epochs=1)
+    schedule = Schedule.from_config(config)
+    assert (schedule.kind, schedule.warmup, schedule.decay_steps) == ("cosine", 3, 9)
+    recipe = TaskRecipe(
+        objective=ObjectiveConfig(name="marginal"),
+        training=config.model_copy(update={"warm_start_objective": "soft"}),
+    )
+    first = warm_start_recipe(recipe)
+    assert (first.training.schedule, first.training.warmup_steps, first.training.decay_steps) == (
+        "plateau", 3, None,
+    )  # fmt: skip

@@ -130,6 +130,25 @@ class BilinearScore(DotScore):
         return projected
 
 
+@SCORES.register("scaled-dot")
+class ScaledDotScore(DotScore):
+    """(W1 x~)' (W2 x_i) / sqrt(hidden): the scores of one attention head of a transformer (Vaswani et al. 2017)."""
+
+    def __init__(self, query_dim: int, memory_dim: int, hidden: int) -> None:
+        super().__init__()
+        self.from_memory = nn.Linear(memory_dim, hidden, bias=False)
+        self.from_query = nn.Linear(query_dim, hidden, bias=False)
+
+    def project(self, memory: Float[Tensor, "*any T D"]) -> Float[Tensor, "*any T H"]:
+        """W2 x_i / sqrt(hidden)."""
+        return super().project(self.from_memory(memory))
+
+    def scores(
+        self, query: Float[Tensor, "*batch Dq"], projected: Float[Tensor, "*#batch T H"]
+    ) -> Float[Tensor, "*batch T"]:
+        return super().scores(self.from_query(query), projected)
+
+
 @SCORES.register("bilinear")
 def build_bilinear(*, query_dim: int, memory_dim: int, hidden: int) -> BilinearScore:
     """A bilinear score; it has no hidden layer."""

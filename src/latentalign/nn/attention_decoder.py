@@ -90,6 +90,10 @@ class AttentionDecoder(nn.Module):
             scores = steps.finish(scores)
             return packing.unpack(queries), packing.unpack(scores)
 
+    def project(self, memory: Float[Tensor, "B T D"]) -> Float[Tensor, "B T A"]:
+        """What `step` needs of the source, computed once."""
+        return self.score.project(memory)
+
     def step(
         self,
         words: Float[Tensor, "n E"],

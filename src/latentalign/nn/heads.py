@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -47,6 +48,55 @@ class MLPHead(FactoredHead):
 
     def hidden_by_row(self) -> bool:
         return type(self).hidden is MLPHead.hidden and type(self.activation) in (nn.Tanh, nn.ReLU, nn.GELU)
+
+
+class ResidualHead(FactoredHead):
+    """softmax(W norm(W1 x~ + W2 X z) + b): what a transformer would predict from its state plus the selected member.
+
+    W may be tied to an embedding: `head.output.weight = embedding.weight`. Two options hide the query x~ from the
+    output, so that z has more to explain: with a `bottleneck`, only so many numbers pass; `query_drop` is the share of
+    queries that are left out altogether in training.
+    """
+
+    def __init__(
+        self,
+        query_dim: int,
+        memory_dim: int,
+        outputs: int,
+        *,
+        hidden: int = 256,
+        dropout: float = 0.0,
+        bottleneck: int | None = None,
+        query_drop: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.from_memory = nn.Linear(memory_dim, hidden, bias=False)
+        self.to_bottleneck = None if bottleneck is None else nn.Linear(query_dim, bottleneck)
+        self.from_query = nn.Linear(query_dim if bottleneck is None else bottleneck, hidden)
+        self.dropout = Dropout(dropout)
+        self.output = nn.Linear(hidden, outputs)
+        self.query_drop = query_drop
+
+    def memory_part(self, context: Float[Tensor, "*n D"]) -> Float[Tensor, "*n H"]:
+        part: Tensor = self.dropout(self.from_memory(context))
+        return part
+
+    def query_part(self, query: Float[Tensor, "*n Dq"]) -> Float[Tensor, "*n H"]:
+        query = query if self.to_bottleneck is None else self.to_bottleneck(query)
+        part: Tensor = self.dropout(self.from_query(query))
+        if self.training and self.query_drop:
+            dropped = torch.rand(part.shape[:-1], device=part.device) < self.query_drop
+            part = part.masked_fill(dropped.unsqueeze(-1), 0.0)
+        return part
+
+    def hidden(
+        self, query_part: Float[Tensor, "*n H"], memory_part: Float[Tensor, "*n H"]
+    ) -> Float[Tensor, "*n H"]:
+        # Without learned scale and shift, which W1 and W2 can express: rows may then be computed piece by piece.
+        return F.layer_norm(query_part + memory_part, query_part.shape[-1:]).to(query_part.dtype)
+
+    def hidden_by_row(self) -> bool:
+        return type(self).hidden is ResidualHead.hidden
 
 
 class LinearHead(FactoredHead):

@@ -174,7 +174,8 @@ class Trainer:
             due = self.position.step % self.config.log_steps == 0
             progress.show(self.position, len(keys), log=due)
             if due:
-                self.metrics.training(self.position, recent, self.schedule.learning_rate, epochs=self.epochs)
+                rate = self.schedule.rate(self.position.step)
+                self.metrics.training(self.position, recent, rate, epochs=self.epochs)
                 recent = []
             self.act_between_steps(progress)
         if self.position.batch >= len(keys):
@@ -199,7 +200,7 @@ class Trainer:
         loaders: list[Callable[[], Batch]] = [partial(self.data.load_batch, key) for key in group]
         try:
             total = self.add_processes(self.updater.accumulate(loaders))
-            self.updater.step(total, self.schedule.learning_rate)
+            self.updater.step(total, self.schedule.rate(self.position.step + 1))
         except NotFinite as error:
             lines = "; ".join(self.data.describe_batch(key) for key in group)
             raise DivergedError(
@@ -241,7 +242,7 @@ class Trainer:
                 f"validation after step {self.position.step} is not finite: {found.figures}; {ADVICE}"
             )
         better = self.schedule.take(found.bound, found.score)
-        rate = self.schedule.learning_rate
+        rate = self.schedule.rate(self.position.step + 1)
         self.metrics.validation(self.position, found, rate, epochs=self.epochs, best=better)
         if better and self.world.leader:
             self.run.save_model(dict(self.module.model.state_dict()), self.metadata)

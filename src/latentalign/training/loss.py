@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from latentalign.core.kernels.smoothing import mean_output_log_prob
 from latentalign.core.objectives import Objective
 
 
@@ -57,19 +58,27 @@ def add_sums(parts: Sequence[Sums]) -> Sums:
 
 
 class LossModule(nn.Module):
-    """Model and objective as one module: batch -> sums of the surrogate and its terms."""
+    """Model and objective as one module: batch -> sums of the surrogate and its terms.
 
-    def __init__(self, model: nn.Module, objective: Objective) -> None:
+    Label smoothing changes the surrogate only, so what is reported stays the objective itself.
+    """
+
+    def __init__(self, model: nn.Module, objective: Objective, *, label_smoothing: float = 0.0) -> None:
         super().__init__()
-        self.model, self.objective = model, objective
+        self.model, self.objective, self.label_smoothing = model, objective, label_smoothing
         self.register_load_state_dict_pre_hook(rename_baseline)  # type: ignore[no-untyped-call]
 
     def forward(self, batch: Batch) -> Sums:
         """Sums over the queries of a batch."""
         model: Any = self.model
-        estimate = self.objective(model.latent(batch))
+        latent = model.latent(batch)
+        estimate = self.objective(latent)
         terms = {name: value.sum() for name, value in estimate.terms.items()}
-        return Sums(estimate.surrogate.sum(), estimate.value.sum(), terms, batch.queries, batch.examples)
+        surrogate = estimate.surrogate.sum()
+        if self.training and self.label_smoothing:
+            even = mean_output_log_prob(latent).sum()
+            surrogate = (1 - self.label_smoothing) * surrogate + self.label_smoothing * even
+        return Sums(surrogate, estimate.value.sum(), terms, batch.queries, batch.examples)
 
     @property
     def has_lazy_layers(self) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from latentalign.config import Section
 from latentalign.training.objective import ObjectiveConfig
+from latentalign.training.schedule import Decay
 
 
 class TrainingConfig(Section):
@@ -16,7 +17,7 @@ class TrainingConfig(Section):
     alternatives = (frozenset({"batch_tokens"}), frozenset({"batch_sentences"}))
 
     learning_rate: float = Field(3e-4, gt=0)
-    """Step size of Adam at the start of training."""
+    """Step size of Adam at the start of training, or after `warmup_steps`."""
     epochs: int = Field(30, ge=1)
     """Passes over the training data after which training ends."""
     max_steps: int | None = Field(None, ge=1)
@@ -35,6 +36,16 @@ class TrainingConfig(Section):
     """Number of batches whose gradients are summed for one update."""
     clip: float = Field(5.0, gt=0)
     """Largest norm of the gradient, taken over the model and the inference network together."""
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    """Share of the loss that asks for an even distribution over all outputs, at the mean of the prior. Bounds and
+    perplexities are always reported without it."""
+    warmup_steps: int = Field(0, ge=0)
+    """Updates over which the learning rate grows from 0."""
+    schedule: Decay = "plateau"
+    """How the learning rate falls. `plateau`: after validations, as `decay` says. `inverse-sqrt`: with the root of the
+    number of updates. `linear` and `cosine`: to a hundredth, at `decay_steps`."""
+    decay_steps: int | None = Field(None, ge=1)
+    """`linear` and `cosine`: update at which the learning rate has fallen."""
     decay: float = Field(0.5, gt=0, le=1)
     """Factor by which the learning rate falls after a validation without improvement."""
     decay_start: int = Field(2, ge=1)
@@ -74,6 +85,21 @@ class TrainingConfig(Section):
     logger: str | None = None
     """Your own logger as `package.module:function`. It is called with the recipe and the run directory, and returns an
     object with `log(record)` and `end(summary)`."""
+
+    @model_validator(mode="after")
+    def _check_schedule(self) -> TrainingConfig:
+        """Refuse keys that this schedule would ignore, or that it lacks."""
+        planned = self.schedule in ("linear", "cosine")
+        if planned and self.decay_steps is None:
+            raise ValueError(f'training.schedule = "{self.schedule}" needs training.decay_steps')
+        if planned and self.decay_steps is not None and self.decay_steps <= self.warmup_steps:
+            raise ValueError("training.decay_steps must be larger than training.warmup_steps")
+        if not planned and self.decay_steps is not None:
+            raise ValueError('training.decay_steps needs training.schedule = "linear" or "cosine"')
+        for name in ("decay", "decay_start", "decay_always"):
+            if self.schedule != "plateau" and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f'training.{name} has no effect if training.schedule is "{self.schedule}"')
+        return self
 
 
 class TaskRecipe(Section):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from latentalign.training.recipe import TrainingConfig
+
+Decay = Literal["plateau", "inverse-sqrt", "linear", "cosine"]
+LAST_SHARE = 0.01
+"""The share of the learning rate that is left at the end of a linear or cosine decay."""
 
 
 @dataclass
@@ -19,6 +23,10 @@ class Schedule:
     figure that falls by less than that share of the best counts as no better in both. From the `anneal`-th
     validation on, the rate falls after each one, so that a run of planned length ends with small steps.
     Bounds and scores are perplexities or other positive figures of which lower is better.
+
+    Other kinds of decay change the rate with every update, and validations leave it alone: `inverse-sqrt` divides it
+    by the root of the updates (Vaswani et al. 2017), `linear` and `cosine` let it fall until `decay_steps`. With any
+    kind, the rate grows linearly over the first `warmup` updates.
     """
 
     learning_rate: float
@@ -27,6 +35,9 @@ class Schedule:
     patience: int = 5
     min_gain: float = 0.0
     anneal: int | None = None
+    kind: Decay = "plateau"
+    warmup: int = 0
+    decay_steps: int | None = None
     validations: int = 0
     best_bound: float = math.inf
     best_score: float = math.inf
@@ -42,13 +53,31 @@ class Schedule:
             config.patience,
             config.min_gain,
             config.decay_always,
+            config.schedule,
+            config.warmup_steps,
+            config.decay_steps,
         )
+
+    def rate(self, step: int) -> float:
+        """The learning rate of an update, counted from 1."""
+        if step < self.warmup:
+            return self.learning_rate * step / self.warmup
+        if self.kind == "plateau":
+            return self.learning_rate
+        start = max(1, self.warmup)
+        if self.kind == "inverse-sqrt":
+            return self.learning_rate * math.sqrt(start / step)
+        assert self.decay_steps is not None
+        done = min(1.0, (step - start) / max(1, self.decay_steps - start))
+        left = 1 - done if self.kind == "linear" else (1 + math.cos(math.pi * done)) / 2
+        return self.learning_rate * (LAST_SHARE + (1 - LAST_SHARE) * left)
 
     def take(self, bound: float, score: float) -> bool:
         """Take a validation into account; True if its model is the best so far."""
         self.validations += 1
         stuck = self.validations >= self.start and bound > self.best_bound * (1 - self.min_gain)
-        if stuck or (self.anneal is not None and self.validations >= self.anneal):
+        planned = self.anneal is not None and self.validations >= self.anneal
+        if self.kind == "plateau" and (stuck or planned):
             self.learning_rate *= self.decay
         self.best_bound = min(self.best_bound, bound)
         better = score < self.best_score

@@ -182,7 +182,7 @@ class Trainable(ABC, Generic[C, V, M]):
         loggers: Sequence[RunLogger],
     ) -> Trainer:
         """What trains a model, at its first step."""
-        module = LossModule(model, config.objective.build())
+        module = LossModule(model, config.objective.build(), label_smoothing=config.training.label_smoothing)
         if module.has_lazy_layers:  # they take their shape from a first batch
             with torch.no_grad():
                 module(data.load_batch(data.batch_keys(0)[0]))

@@ -49,6 +49,8 @@ def warm_start_recipe(config: C) -> C | None:
         "warm_start_epochs": 0,
         "epochs": training.warm_start_epochs,
         "decay_always": None,
+        "schedule": "plateau",
+        "decay_steps": None,
         "max_minutes": minutes,
     }
     return config.model_copy(

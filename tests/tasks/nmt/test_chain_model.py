@@ -30,20 +30,25 @@ SIZES = ModelConfig(
     embedding=4, encoder_layers=1, encoder_size=4, decoder_layers=1, decoder_size=5, attention_size=4,
     head_size=6, dropout=0.0, init=1.0,
 )  # fmt: skip
+TRANSFORMER = ModelConfig(
+    backbone="transformer", embedding=4, heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0,
+    emission_state="lagged", lagged_layers=1,
+)  # fmt: skip
 SOURCES = [[4, 5, 6], [6], [5, 4]]
 
 
-def build(prior, inference=None):
+def build(prior, inference=None, sizes=SIZES):
     torch.manual_seed(0)
     model = TranslationModel(
-        SIZES, source_size=WORDS, target_size=WORDS, prior=PriorConfig(**prior), inference=inference
+        sizes, source_size=WORDS, target_size=WORDS, prior=PriorConfig(**prior), inference=inference
     )
     return model.double().eval()
 
 
-@pytest.fixture(params=list(PRIORS))
+@pytest.fixture(params=[*PRIORS, "transformer, jump by query, NULL", "transformer, dense"])
 def model(request):
-    return build(PRIORS[request.param])
+    name = request.param.removeprefix("transformer, ")
+    return build(PRIORS[name], sizes=SIZES if name == request.param else TRANSFORMER)
 
 
 def log_prob(model, source, target, how="exact"):

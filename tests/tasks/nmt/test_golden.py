@@ -28,16 +28,33 @@ def pharaoh(alignment) -> str:
     return " ".join(f"{i}-{j}" for i, j in sorted(alignment.best()))
 
 
+TRANSFORMERS = {
+    "transformer marginal": [],
+    "transformer variational-sample": [
+        "model.emission_state=full",
+        "model.lagged_layers=2",
+        "model.positions=learned",
+        "model.emission_drop=0.1",
+        "training.label_smoothing=0.1",
+    ],
+}
+"""Curves of transformers and their options."""
+CURVE_NAMES = [*OBJECTIVES, *TRANSFORMERS]
+
+
 def curve(name: str, folder: Path, files: Path) -> list[float]:
     """The bound at each of 20 steps in float64, with dropout and sampling."""
-    config = tiny(files, name, "training.max_steps=20", "training.log_steps=1", "training.precision=float64")
+    objective, is_transformer = name.removeprefix("transformer "), name in TRANSFORMERS
+    options = ["training.max_steps=20", "training.log_steps=1", "training.precision=float64"]
+    options += TRANSFORMERS.get(name, [])
+    config = tiny(files, objective, *options, backbone="transformer" if is_transformer else "lstm")
     run = Run(folder / name)
     TRANSLATION.train(config, run, resume=False, overwrite=False)
     return [r["bound"] for r in run.history() if r["kind"] == "training"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(OBJECTIVES))
+@pytest.mark.parametrize("name", CURVE_NAMES)
 def test_the_first_twenty_steps_are_as_recorded(name, demo_files, tmp_path):
     found = curve(name, tmp_path, demo_files)
     assert len(found) == 20
@@ -84,7 +101,7 @@ def record_curves() -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = Path(folder) / "demo"
         demo.write(files, train=400, valid=40, test=40)
-        found = {name: curve(name, Path(folder), files) for name in OBJECTIVES}
+        found = {name: curve(name, Path(folder), files) for name in CURVE_NAMES}
     CURVES.write_text(json.dumps(found, indent=1) + "\n")
 
 

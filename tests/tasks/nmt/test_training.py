@@ -137,18 +137,26 @@ def test_how_outputs_are_searched_may_change_when_a_run_goes_on(trained_run, dem
     assert TRANSLATION.load(run.folder).config.search.length_penalty == 0.5
 
 
-@pytest.mark.parametrize("name", ["variational-sample", "hard-sample"])
-def test_resuming_gives_the_weights_of_an_undisturbed_run(name, demo_files, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "backbone"),
+    [("variational-sample", "lstm"), ("hard-sample", "lstm"), ("variational-sample", "transformer")],
+)
+def test_resuming_gives_the_weights_of_an_undisturbed_run(name, backbone, demo_files, tmp_path):
     options = ["training.learning_rate=1e-2"]
+    if backbone == "transformer":
+        options += ["model.emission_drop=0.2", "training.warmup_steps=7", "training.label_smoothing=0.1"]
     if name == "hard-sample":
         options.append("objective.baseline=learned")
     whole, cut = Run(tmp_path / "whole"), Run(tmp_path / "cut")
     TRANSLATION.train(
-        tiny(demo_files, name, "training.max_steps=12", *options), whole, resume=False, overwrite=False
+        tiny(demo_files, name, "training.max_steps=12", *options, backbone=backbone),
+        whole,
+        resume=False,
+        overwrite=False,
     )
     for steps, resume in ((5, False), (12, True)):
         TRANSLATION.train(
-            tiny(demo_files, name, f"training.max_steps={steps}", *options),
+            tiny(demo_files, name, f"training.max_steps={steps}", *options, backbone=backbone),
             cut,
             resume=resume,
             overwrite=False,
@@ -158,6 +166,18 @@ def test_resuming_gives_the_weights_of_an_undisturbed_run(name, demo_files, tmp_
         assert a.tensors[group].keys() == b.tensors[group].keys()
         for key in a.tensors[group]:
             assert torch.equal(a.tensors[group][key], b.tensors[group][key]), key
+
+
+def test_the_log_says_the_rate_of_each_update(demo_files, tmp_path):
+    options = ["training.learning_rate=1e-2", "training.max_steps=8", "training.log_steps=1"]
+    TRANSLATION.train(
+        tiny(demo_files, "soft", *options, backbone="transformer"),
+        Run(tmp_path),
+        resume=False,
+        overwrite=False,
+    )
+    rates = [r["learning_rate"] for r in Run(tmp_path).history() if r["kind"] == "training"]
+    assert rates == pytest.approx([1e-2 * min(n / 4, (4 / n) ** 0.5) for n in range(1, 9)])
 
 
 def test_relaxed_starts_from_the_jensen_bound(demo_files, tmp_path):
@@ -246,13 +266,14 @@ def test_a_tokenizer_that_does_not_belong_is_refused(trained_run, demo_files, tm
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
-def test_reduced_precision_stays_near_full_precision(demo_files, tmp_path):
+@pytest.mark.parametrize("backbone", ["lstm", "transformer"])
+def test_reduced_precision_stays_near_full_precision(backbone, demo_files, tmp_path):
     bounds = {}
     for precision in ("float32", "bf16"):
         config = tiny(
             demo_files, "variational-enum", "training.max_steps=200", "training.log_steps=10",
             "training.batch_sentences=4", "training.epochs=3",
-            "model.dropout=0.0", f"training.precision={precision}",
+            "model.dropout=0.0", f"training.precision={precision}", backbone=backbone,
         )  # fmt: skip
         TRANSLATION.train(config, Run(tmp_path / precision), resume=False, overwrite=False)
         records = [r for r in Run(tmp_path / precision).history() if r["kind"] == "training"]

@@ -71,7 +71,7 @@ class DecodeStep:
         self.model, self.predict, self.mask = model, predict, mask
         self.rows: tuple[Tensor, ...] | None = None
         self.memory, members = model.encode(source, mask)
-        self.projected = model.decoder.score.project(self.memory)
+        self.projected = model.decoder.project(self.memory)
         self.head = ProjectedHead(model.head).eval()
         self.parts = model.head.memory_part(members)
 

@@ -26,7 +26,8 @@ class InferenceConfig(Section):
     layers: int | None = Field(None, ge=1)
     """Layers of both bidirectional LSTMs of the network. If unset, as many as `model.encoder_layers`."""
     size: int | None = Field(None, ge=1)
-    """Units of both LSTMs in each direction. If unset, as many as `model.encoder_size`."""
+    """Units of both LSTMs in each direction. If unset, as many as `model.encoder_size`, or half of `model.embedding` in
+    a transformer."""
     chain: bool | None = None
     """Let the alignments of q depend on each other in the same way as those of the prior. If unset, only for a
     monotone prior, which needs it."""

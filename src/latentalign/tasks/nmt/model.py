@@ -1,73 +1,29 @@
-"""The translation model of the paper's Appendix B: encoder, decoder, prior, head and inference network."""
+"""The translation model: encoder, decoder, prior, head and inference network (the paper's Appendix B)."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import Field, field_validator
 from torch import Tensor, nn
 
-from latentalign.config import Section
 from latentalign.core.choice import LatentChoice
 from latentalign.core.distributions import DISTRIBUTIONS, AlignmentDistribution
 from latentalign.core.kernels.emission import EmissionLatent
-from latentalign.core.kernels.likelihood import MAX_LOGITS
-from latentalign.core.registry import SCORES
-from latentalign.core.scores import resolve_score
-from latentalign.nn.attention_decoder import AttentionDecoder
 from latentalign.nn.dropout import Dropout
-from latentalign.nn.heads import MLPHead
 from latentalign.nn.null_member import NullMember
-from latentalign.nn.recurrent import LSTMStack
+from latentalign.tasks.nmt.backbone import ModelConfig
 from latentalign.tasks.nmt.data import Batch
 from latentalign.tasks.nmt.inference_network import InferenceConfig, InferenceNetwork
 from latentalign.tasks.nmt.prior import PriorConfig
 from latentalign.tasks.nmt.tokenizer import BOS
 
-
-class ModelConfig(Section):
-    """Sizes of the generative model."""
-
-    embedding: int = Field(512, ge=1)
-    """Size of word embeddings."""
-    joint_embedding: bool = False
-    """Share word embeddings between both languages. Needs `tokenizer.joint`."""
-    encoder_layers: int = Field(2, ge=1)
-    """Layers of the bidirectional LSTM encoder."""
-    encoder_size: int = Field(512, ge=1)
-    """Units of the encoder in each direction."""
-    decoder_layers: int = Field(2, ge=1)
-    """Layers of the LSTM decoder."""
-    decoder_size: int = Field(768, ge=1)
-    """Units of the decoder."""
-    attention: str = "mlp"
-    """How a decoder state scores a source position: mlp, bilinear, dot or another registered score."""
-    attention_size: int = Field(768, ge=1)
-    """Hidden units of MLP attention scores."""
-    head_size: int = Field(768, ge=1)
-    """Hidden units of the head, which predicts a word from decoder state and source position."""
-    emission: Literal["state", "word+state", "word"] = "state"
-    """What the head sees of a source position: the encoder's state, which also knows the neighbouring words; the
-    embedding of the word itself; or both."""
-    dropout: float = Field(0.3, ge=0, lt=1)
-    """Dropout rate."""
-    init: float = Field(0.1, gt=0)
-    """Parameters start uniformly distributed between -init and init."""
-    max_logits: int = Field(MAX_LOGITS, ge=1)
-    """Largest number of logits in memory at once. It limits memory and never changes results."""
-
-    @field_validator("attention")
-    @classmethod
-    def _is_registered(cls, name: str) -> str:
-        SCORES[name]  # an unknown name raises an error that suggests the nearest one
-        return name
+__all__ = ["ModelConfig", "TranslationModel"]
 
 
 class TranslationModel(nn.Module):
-    """p(y_j | x, y_<j) through a latent alignment z_j; see Appendix B of the paper."""
+    """p(y_j | x, y_<j) through a latent alignment z_j: that of the paper's Appendix B, or on top of a transformer."""
 
     def __init__(
         self,
@@ -83,36 +39,23 @@ class TranslationModel(nn.Module):
         if config.joint_embedding and source_size != target_size:
             raise ValueError("model.joint_embedding needs one vocabulary: set tokenizer.joint = true")
         self.config, self.distribution = config, DISTRIBUTIONS[distribution]
-        memory_dim = 2 * config.encoder_size
         self.source_embedding = nn.Embedding(source_size, config.embedding)
         self.target_embedding = (
             self.source_embedding if config.joint_embedding else nn.Embedding(target_size, config.embedding)
         )
         self.dropout = Dropout(config.dropout)
-        self.encoder = LSTMStack(
-            config.embedding, config.encoder_size, config.encoder_layers, dropout=config.dropout
-        )
-        sizes = {"query_dim": config.decoder_size, "memory_dim": memory_dim, "hidden": config.attention_size}
-        self.decoder = AttentionDecoder(
-            config.embedding,
-            config.decoder_size,
-            config.decoder_layers,
-            memory_dim=memory_dim,
-            score=cast(nn.Module, resolve_score(config.attention, **sizes)),
-            dropout=config.dropout,
-        )
+        self.encoder = config.build_encoder()
+        self.decoder = config.build_decoder()
         for name in self.distribution.extra_scores:
-            setattr(self, name, resolve_score(config.attention, **sizes))
-        member_dim = self.member_dim(config)
-        self.head = MLPHead(
-            config.decoder_size, member_dim, target_size, hidden=config.head_size, dropout=config.dropout
-        )
+            setattr(self, name, config.build_score())
+        self.head = config.build_head(self.target_embedding)
         prior = prior or PriorConfig()
-        self.chain = prior.build(config.decoder_size, memory_dim, member_dim=member_dim)
-        self.null = NullMember(config.decoder_size, member_dim) if prior.null and self.chain is None else None
+        sizes = (config.query_dim, config.memory_dim)
+        self.chain = prior.build(*sizes, member_dim=config.member_dim)
+        has_null = prior.null and self.chain is None
+        self.null = NullMember(config.query_dim, config.member_dim) if has_null else None
         self.inference = self.build_inference(inference, prior)
-        for parameter in self.parameters():
-            nn.init.uniform_(parameter, -config.init, config.init)
+        config.initialise(self)
 
     def build_inference(
         self, inference: InferenceConfig | None, prior: PriorConfig
@@ -121,7 +64,7 @@ class TranslationModel(nn.Module):
         if inference is None or inference.kind != "network":
             return None
         return InferenceNetwork(
-            inference.like_encoder(self.config.encoder_layers, self.config.encoder_size),
+            inference.like_encoder(self.config.encoder_layers, self.config.inference_size),
             self.config.embedding,
             dropout=self.config.dropout,
             extra_scores=self.distribution.extra_scores,
@@ -139,14 +82,6 @@ class TranslationModel(nn.Module):
         plain = self.config.emission == "state" and self.chain is None and self.null is None
         return plain and self.distribution.mean_is_softmax
 
-    @staticmethod
-    def member_dim(config: ModelConfig) -> int:
-        """Size of what the head sees of a source position."""
-        state = 2 * config.encoder_size
-        return {"state": state, "word": config.embedding, "word+state": config.embedding + state}[
-            config.emission
-        ]
-
     def encode(
         self, source: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"]
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B M Dm"]]:
@@ -158,7 +93,7 @@ class TranslationModel(nn.Module):
         states: Tensor = self.encoder(words, mask)
         members = states
         if self.config.emission != "state":
-            words = words.to(states.dtype)
+            words = words.to(states.dtype) * self.config.word_scale
             members = words if self.config.emission == "word" else torch.cat([words, states], -1)
         if self.chain is not None:
             return states, self.chain.append_null(members)
@@ -180,7 +115,7 @@ class TranslationModel(nn.Module):
         return self.distribution.from_scores(scores, *more, exists=mask)
 
     def forward(self, batch: Batch) -> LatentChoice:
-        """The latent choices of all target positions: the recurrence first, all emissions after it."""
+        """The latent choices of all target positions: queries and scores first, all emissions after them."""
         memory, members = self.encode(batch.source, batch.source_mask)
         previous = batch.target.roll(1, dims=1)
         previous[:, 0] = BOS

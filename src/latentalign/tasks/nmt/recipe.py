@@ -51,7 +51,7 @@ class NMTConfig(TaskRecipe):
     @model_validator(mode="after")
     def _size_inference_network(self) -> NMTConfig:
         """Let the inference network follow the encoder and the prior, so that a complete recipe states what it is."""
-        sized = self.inference.like_encoder(self.model.encoder_layers, self.model.encoder_size)
+        sized = self.inference.like_encoder(self.model.encoder_layers, self.model.inference_size)
         if sized.chain is None:
             sized = sized.model_copy(update={"chain": self.prior.kind == "monotone"})
         object.__setattr__(self, "inference", sized)  # the model is frozen, but not handed out yet

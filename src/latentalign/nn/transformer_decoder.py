@@ -1,0 +1,119 @@
+"""A transformer decoder with one latent alignment on top of its stack.
+
+All queries of a known target are computed at once. `step` computes one more query from the keys and values of the
+positions before it. Attention inside the layers is soft; only the scores on top decide about z.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from latentalign.core.numerics import NEG_INF
+from latentalign.core.scores import resolve_score
+from latentalign.nn.attention_decoder import DecoderState
+from latentalign.nn.transformer import LayerSizes, Stack, initialise, key_mask, scale_words
+
+
+class TransformerDecoder(nn.Module):
+    """States of y_<j that have looked at the source, the scores of every member, and the queries of the head.
+
+    The scores, which decide about z_j, always come from the last state. With `lagged_layers` = 0, this state is the
+    query of the head too. It may then have seen the right member already, and z explains little. With more, the query
+    is *lagged*: it comes from so many layers of causal self-attention over the words before y_j and what the last
+    attention to the source found one position earlier. This corresponds to the input feeding of recurrent decoders.
+    """
+
+    def __init__(
+        self, sizes: LayerSizes, layers: int, *, score: str | nn.Module, lagged_layers: int = 0
+    ) -> None:
+        super().__init__()
+        width = sizes.width
+        self.stack = Stack(sizes, layers, cross=True)
+        self.score = resolve_score(score, query_dim=width, memory_dim=width, hidden=width)
+        self.lagged = Stack(sizes, lagged_layers) if lagged_layers else None
+        self.from_found = nn.Linear(width, width) if lagged_layers else None
+        if self.from_found is not None:
+            initialise(self.from_found, 1)
+        self.width = width
+
+    def forward(
+        self,
+        words: Float[Tensor, "B S W"],
+        word_mask: Bool[Tensor, "B S"],
+        memory: Float[Tensor, "B T W"],
+        *,
+        mask: Bool[Tensor, "B T"],
+    ) -> tuple[Float[Tensor, "B S W"], Float[Tensor, "B S T"]]:
+        """Queries and scores of every position of a known target; their values in padding have no meaning."""
+        words = scale_words(words, word_mask)
+        x, rotation = self.stack.place(words)
+        keys, found = key_mask(mask), x
+        for layer in self.stack.layer_list():
+            x = layer(x, rotation=rotation, causal=True)
+            x, found = layer.look(x, layer.cross_attention.project(memory), keys)
+            x = layer.finish(x)
+        state = self.stack.norm(x)
+        scores: Tensor = self.score(state, memory.unsqueeze(1))
+        if self.lagged is None or self.from_found is None:
+            return state, scores
+        # One position later. The first word follows no look at the source.
+        x = words + F.pad(self.from_found(found), (0, 0, 1, 0))[:, :-1]
+        x, rotation = self.lagged.place(x)
+        for layer in self.lagged.layer_list():
+            x = layer.finish(layer(x, rotation=rotation, causal=True))
+        return self.lagged.norm(x), scores
+
+    def project(self, memory: Float[Tensor, "B T W"]) -> Float[Tensor, "B T A"]:
+        """What `step` needs of the source, computed once: the score's share, then keys and values of every layer."""
+        layers = [layer.cross_attention.project(memory) for layer in self.stack.layer_list()]
+        return torch.cat([self.score.project(memory), *layers], -1)
+
+    def start(self, n: int, like: Tensor) -> DecoderState:
+        """The state before the first word: no keys and values, and nothing found."""
+        stacks = {"keys": self.stack, "lagged": self.lagged}
+        state = {
+            f"{name}.{i}": like.new_zeros(n, 0, 2 * self.width)
+            for name, stack in stacks.items()
+            if stack is not None
+            for i in range(len(stack.layers))
+        }
+        if self.lagged is not None:
+            state["found"] = like.new_zeros(n, self.width)
+        return state
+
+    def step(
+        self,
+        words: Float[Tensor, "n W"],
+        state: DecoderState,
+        memory: Float[Tensor, "n T W"],
+        projected: Float[Tensor, "n T A"],
+        *,
+        mask: Bool[Tensor, "n T"],
+    ) -> tuple[Float[Tensor, "n W"], Float[Tensor, "n T"], DecoderState]:
+        """Query, scores and next state of one position, for decoding. All hypotheses have the same length."""
+        layers, after = self.stack.layer_list(), dict[str, Tensor]()
+        seen = state["keys.0"].shape[1]
+        per_layer = [2 * self.width] * len(layers)
+        score, *members = projected.split([projected.shape[-1] - sum(per_layer), *per_layer], -1)
+        word = scale_words(words.unsqueeze(1), mask.new_ones(len(words), 1))
+        x, rotation = self.stack.place(word, seen)
+        keys, found = key_mask(mask), x
+        for i, (layer, part) in enumerate(zip(layers, members, strict=True)):
+            x, after[f"keys.{i}"] = layer.step(x, state[f"keys.{i}"], rotation)
+            x, found = layer.look(x, part, keys)
+            x = layer.finish(x)
+        query = self.stack.norm(x).squeeze(1)
+        scores = self.score.scores(query, score)
+        weight = scores.masked_fill(~mask, NEG_INF).softmax(-1)
+        after["context"] = (weight.unsqueeze(1) @ memory).squeeze(1)
+        if self.lagged is None or self.from_found is None:
+            return query, scores, after
+        after["found"] = self.from_found(found).squeeze(1)
+        x, rotation = self.lagged.place(word + state["found"].unsqueeze(1), seen)
+        for i, layer in enumerate(self.lagged.layer_list()):
+            x, after[f"lagged.{i}"] = layer.step(x, state[f"lagged.{i}"], rotation)
+            x = layer.finish(x)
+        return self.lagged.norm(x).squeeze(1), scores, after
