@@ -64,12 +64,19 @@ from latentalign.core.objectives import (
 )
 from latentalign.core.predictives import PREDICTIVES, Predictive, exact_posterior, parse_predict
 from latentalign.core.registry import SCORES, PluginError, Registry, UnknownNameError
-from latentalign.core.scores import BilinearScore, DotScore, MLPScore, ProjectedScore, Score
+from latentalign.core.scores import (
+    BilinearScore,
+    DotScore,
+    MLPScore,
+    ProjectedScore,
+    ScaledDotScore,
+    Score,
+)
 from latentalign.markup.project import ProjectedSpan, Projection, parse_markup, project
 from latentalign.nn.attention import LatentAttention, PosteriorNetwork
 from latentalign.nn.chain_prior import ChainPrior
 from latentalign.nn.copying import CopyHead
-from latentalign.nn.heads import LinearHead, MLPHead
+from latentalign.nn.heads import LinearHead, MLPHead, ResidualHead
 from latentalign.search import BeamSearch, Hypothesis, Step
 
 __all__ = [
@@ -129,7 +136,9 @@ __all__ = [
     "ProjectedSpan",
     "Projection",
     "Registry",
+    "ResidualHead",
     "RunningMean",
+    "ScaledDotScore",
     "Score",
     "ScoreFunction",
     "Soft",

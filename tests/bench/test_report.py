@@ -12,6 +12,7 @@ from latentalign.bench.plot import draw
 from latentalign.bench.report import compare, read_result, show
 from latentalign.errors import InputError
 from latentalign.reproduction.plots import check_picture_path
+from latentalign.tasks.nmt.model import ModelConfig
 from support.bench import TINY
 
 
@@ -59,6 +60,14 @@ def test_tables_hold_every_figure_within_eighty_columns():
     assert "2 threads" in text
     assert "T = 40" in text
     assert max(map(len, text.split("\n"))) <= 80
+
+
+def test_a_transformer_is_described_by_its_own_sizes():
+    model = ModelConfig(
+        backbone="transformer", embedding=1024, heads=16, emission_state="lagged"
+    ).model_dump()
+    text = printed({**RESULT, "workload": {**RESULT["workload"], "model": model}})
+    assert "transformer: width 1024, 16 heads, encoder 2 and decoder 2 layers, lagged state" in text
     assert "visited" not in printed({**RESULT, "rows": RESULT["rows"][:2]})
 
 

@@ -25,11 +25,9 @@ SIZES = [
     "training.log_steps=1", "training.learning_rate=1e-2",
 ]  # fmt: skip
 TRANSFORMER = [
-    "model.backbone=transformer", "model.encoder_size=512", "model.decoder_size=768", "model.attention_size=768",
-    "model.head_size=768", "model.heads=2", "model.emission_state=lagged", "training.warmup_steps=5",
+    "model.backbone=transformer", "model.heads=2", "model.emission_state=lagged", "training.warmup_steps=5",
     "training.schedule=inverse-sqrt", "training.label_smoothing=0.1",
 ]  # fmt: skip
-"""On top of SIZES, whose sizes of LSTMs return to their defaults."""
 EXACT = ["model.dropout=0.0", "training.precision=float64", "training.max_steps=20", "training.epochs=9"]
 
 

@@ -75,17 +75,26 @@ def new_table(title: str, headings: Sequence[str]) -> Table:
     return table
 
 
-def caption(result: Result) -> str:
-    """The model, the data and the machine that were measured."""
-    about, model = result["workload"], result["workload"]["model"]
-    what = f"run {about['run']}" if "run" in about else "random model and sentences"
-    sizes = (
+def describe_sizes(model: Mapping[str, Any]) -> str:
+    """The sizes of a model's layers."""
+    if model.get("backbone") == "transformer":
+        return (
+            f"transformer: width {model['embedding']}, {model['heads']} heads, encoder {model['encoder_layers']} and "
+            f"decoder {model['decoder_layers']} layers, {model['emission_state']} state"
+        )
+    return (
         f"embedding {model['embedding']}, encoder {model['encoder_layers']} x {model['encoder_size']}, "
         f"decoder {model['decoder_layers']} x {model['decoder_size']}, "
         f"attention {model['attention_size']}, head {model['head_size']}"
     )
+
+
+def caption(result: Result) -> str:
+    """The model, the data and the machine that were measured."""
+    about, model = result["workload"], result["workload"]["model"]
+    what = f"run {about['run']}" if "run" in about else "random model and sentences"
     return (
-        f"{what}; V {about['vocabulary']:,}, batch {about['batch']},\n{sizes}\n"
+        f"{what}; V {about['vocabulary']:,}, batch {about['batch']},\n{describe_sizes(model)}\n"
         f"GEMM rate {result['gemm_gflops']:,.1f} GFLOP/s in float32, {result['threads']} threads, "
         f"torch {result['versions']['torch']}\n"
         "tokens: target tokens with </s>, without padding\n"

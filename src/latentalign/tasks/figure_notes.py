@@ -28,6 +28,14 @@ SHARED: Mapping[str, FigureNote] = {
     "entropy_inferred": FigureNote(
         "nats per query", "Mean entropy of q, the alignment inferred from the output."
     ),
+    "entropy_posterior": FigureNote(
+        "nats per query", "Mean entropy of the exact posterior, the alignment given the output."
+    ),
+    "mutual_information": FigureNote(
+        "nats per query",
+        "How much the output says about the alignment: mean KL of the exact posterior from the prior. 0: the model "
+        "ignores the choice.",
+    ),
     "elbo_gap": FigureNote(
         "nats per query",
         "How far the variational bound lies below the exact log-likelihood. 0: q is the posterior.",

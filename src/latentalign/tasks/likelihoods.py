@@ -18,7 +18,14 @@ from latentalign.training.data import WeightedBatch, mean_entropy
 KMAX = 5
 LOG_PROBABILITIES = ("own", "exact", "soft", f"kmax{KMAX}", "elbo")
 """Log p of the observed output: under the run's own predictive, under others, and its lower bound."""
-NATS = ("entropy_prior", "entropy_inferred", "elbo_gap", "jensen_gap")
+NATS = (
+    "entropy_prior",
+    "entropy_inferred",
+    "entropy_posterior",
+    "mutual_information",
+    "elbo_gap",
+    "jensen_gap",
+)
 
 
 def parse_predictive(text: str) -> Predictive:
@@ -45,6 +52,12 @@ def log_probabilities(latent: Latent, predictive: Predictive) -> dict[str, Tenso
     found["exact"] = predicted.enumerate().log_expect_exp(each)
     top = predicted.top(min(KMAX, each.shape[-1]))
     found[f"kmax{KMAX}"] = top.log_expect_exp(each.gather(-1, top.index))
+    weight = predicted.enumerate().log_prob + each
+    posterior = (weight - found["exact"].unsqueeze(-1)).exp()
+    found["entropy_posterior"] = mean_entropy(posterior)
+    # KL[posterior, prior] = E_posterior[log f] - log p(y); its mean over outputs y is the mutual information.
+    information = (posterior * each.masked_fill(posterior == 0, 0.0)).sum(-1) - found["exact"]
+    found["mutual_information"] = information.clamp_min(0.0)
     found["jensen_gap"] = found["exact"] - latent.prior.per_query.enumerate().expect(each)
     if latent.inferred is not None:
         fit = latent.inferred.per_query.enumerate().expect(each)

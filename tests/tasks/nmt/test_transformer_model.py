@@ -182,6 +182,18 @@ def test_recipes_that_cannot_work_are_refused_by_name(changes, message):
         recipes.load("nmt/demo-transformer", NMTConfig, changes)
 
 
+def test_a_key_of_a_transformer_replaces_the_sizes_of_lstms():
+    config = recipes.load("nmt/spelling", NMTConfig, ["model.backbone=transformer", "model.heads=8"]).model
+    assert (config.backbone, config.heads, config.embedding, config.encoder_size) == (
+        "transformer",
+        8,
+        64,
+        512,
+    )
+    with pytest.raises(InputError, match=r'encoder_size has no effect if model\.backbone is "transformer"'):
+        recipes.load("nmt/spelling", NMTConfig, ["model.backbone=transformer"])
+
+
 def test_a_complete_recipe_says_what_a_short_one_means(tmp_path):
     config = recipes.load("nmt/demo-transformer", NMTConfig)
     assert config.model.attention == "scaled-dot"

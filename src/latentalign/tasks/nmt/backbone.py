@@ -38,6 +38,8 @@ SCORE_OF = {"lstm": "mlp", "transformer": "scaled-dot"}
 class ModelConfig(Section):
     """Sizes of the generative model."""
 
+    alternatives = tuple(frozenset(keys) for keys in ONLY.values())
+
     backbone: Literal["lstm", "transformer"] = "lstm"
     """`lstm`: the paper's encoder and decoder. `transformer`: a pre-norm transformer with a latent alignment on top."""
     embedding: int = Field(512, ge=1)

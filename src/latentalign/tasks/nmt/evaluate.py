@@ -14,7 +14,7 @@ from latentalign.links.formats import read_gold
 from latentalign.links.scores import score
 from latentalign.links.sets import Links
 from latentalign.progress import Bars
-from latentalign.tasks.likelihoods import KMAX, LOG_PROBABILITIES, sum_log_probabilities
+from latentalign.tasks.likelihoods import KMAX, LOG_PROBABILITIES, NATS, sum_log_probabilities
 from latentalign.tasks.nmt.align import align_pairs, available_alignments, encode_pairs
 from latentalign.tasks.nmt.data import Corpus, build_cache
 from latentalign.tasks.nmt.error_rates import ERROR_RATES, error_rates
@@ -75,7 +75,7 @@ def likelihoods(trained: TrainedTranslator, split_name: str, predictive: Predict
     result: dict[str, Any] = {"tokens": tokens, "sentences": len(corpus)}
     for name in LOG_PROBABILITIES:
         result[KEYS[name]] = perplexity(sums[name], tokens) if name in sums else None
-    for name in ("entropy_prior", "entropy_inferred", "elbo", "elbo_gap", "jensen_gap"):
+    for name in ("elbo", *NATS):
         result[name] = sums[name] / tokens if name in sums else None
     return result
 
