@@ -1,7 +1,8 @@
 """Transformer layers with soft attention, and the encoder.
 
 Layers are pre-norm: x + f(norm(x)), with a last norm after the stack (Xiong et al. 2020). Positions are rotary (Su et
-al. 2021) or learned. Padding is replaced by zeros on the way in and is never attended to, so it may hold anything.
+al. 2021), in attention to the source too, or learned. Padding is replaced by zeros on the way in and is never attended
+to, so it may hold anything.
 """
 
 from __future__ import annotations
@@ -162,10 +163,15 @@ class Layer(nn.Module):
         return x + self.self_attention(normed, cache, rotation=rotation), cache
 
     def look(
-        self, x: Float[Tensor, "n S W"], projected: Float[Tensor, "n T two_W"], mask: Tensor
+        self,
+        x: Float[Tensor, "n S W"],
+        projected: Float[Tensor, "n T two_W"],
+        mask: Bool[Tensor, "n 1 1 T"],
+        *,
+        rotation: Rotation | None,
     ) -> tuple[Float[Tensor, "n S W"], Float[Tensor, "n S W"]]:
         """x after attention to the projected source, and what the attention found."""
-        found: Tensor = self.cross_attention(self.cross_norm(x), projected, mask=mask)
+        found: Tensor = self.cross_attention(self.cross_norm(x), projected, mask=mask, rotation=rotation)
         return x + self.dropout(found), found
 
     def finish(self, x: Float[Tensor, "n S W"]) -> Float[Tensor, "n S W"]:
@@ -190,11 +196,16 @@ class Stack(nn.Module):
     ) -> tuple[Float[Tensor, "n S W"], Rotation | None]:
         """x with learned positions, or the rotation that stands for its positions."""
         if self.positions is None:
-            size = self.sizes.width // self.sizes.heads
-            return x, Rotation.of(start, x.shape[1], size=size, like=x)
+            return x, self.rotation_of(x, start)
         position = torch.arange(start, start + x.shape[1], device=x.device)
         added: Tensor = self.positions(position.clamp_max(self.positions.num_embeddings - 1))
         return x + added, None
+
+    def rotation_of(self, x: Float[Tensor, "n S W"], start: int = 0) -> Rotation | None:
+        """The rotation of the positions of x; None if positions are learned."""
+        size = self.sizes.width // self.sizes.heads
+        rotary = self.sizes.positions == "rotary"
+        return Rotation.of(start, x.shape[1], size=size, like=x) if rotary else None
 
     def layer_list(self) -> list[Layer]:
         """The layers, the lowest first."""

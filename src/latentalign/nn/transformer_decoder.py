@@ -50,10 +50,10 @@ class TransformerDecoder(nn.Module):
         """Queries and scores of every position of a known target; their values in padding have no meaning."""
         words = scale_words(words, word_mask)
         x, rotation = self.stack.place(words)
-        keys, found = key_mask(mask), x
-        for layer in self.stack.layer_list():
+        keys, found, members = key_mask(mask), x, self.project_layers(memory)
+        for layer, part in zip(self.stack.layer_list(), members, strict=True):
             x = layer(x, rotation=rotation, causal=True)
-            x, found = layer.look(x, layer.cross_attention.project(memory), keys)
+            x, found = layer.look(x, part, keys, rotation=rotation)
             x = layer.finish(x)
         state = self.stack.norm(x)
         scores: Tensor = self.score(state, memory.unsqueeze(1))
@@ -68,8 +68,12 @@ class TransformerDecoder(nn.Module):
 
     def project(self, memory: Float[Tensor, "B T W"]) -> Float[Tensor, "B T A"]:
         """What `step` needs of the source, computed once: the score's share, then keys and values of every layer."""
-        layers = [layer.cross_attention.project(memory) for layer in self.stack.layer_list()]
-        return torch.cat([self.score.project(memory), *layers], -1)
+        return torch.cat([self.score.project(memory), *self.project_layers(memory)], -1)
+
+    def project_layers(self, memory: Float[Tensor, "B T W"]) -> list[Float[Tensor, "B T two_W"]]:
+        """Keys and values of the source for every layer."""
+        rotation = self.stack.rotation_of(memory)
+        return [layer.cross_attention.project(memory, rotation) for layer in self.stack.layer_list()]
 
     def start(self, n: int, like: Tensor) -> DecoderState:
         """The state before the first word: no keys and values, and nothing found."""
@@ -103,7 +107,7 @@ class TransformerDecoder(nn.Module):
         keys, found = key_mask(mask), x
         for i, (layer, part) in enumerate(zip(layers, members, strict=True)):
             x, after[f"keys.{i}"] = layer.step(x, state[f"keys.{i}"], rotation)
-            x, found = layer.look(x, part, keys)
+            x, found = layer.look(x, part, keys, rotation=rotation)
             x = layer.finish(x)
         query = self.stack.norm(x).squeeze(1)
         scores = self.score.scores(query, score)

@@ -12,6 +12,7 @@ from latentalign.search import BeamSearch
 from latentalign.tasks.nmt.decode import Translator, pair_batch
 from latentalign.tasks.nmt.inference_network import InferenceConfig
 from latentalign.tasks.nmt.model import ModelConfig, TranslationModel
+from latentalign.tasks.nmt.prior import PriorConfig
 from latentalign.tasks.nmt.recipe import NMTConfig
 from latentalign.tasks.nmt.tokenizer import BOS, EOS, PAD
 
@@ -22,21 +23,28 @@ KINDS = [
     for state in ("full", "lagged")
     for positions in ("rotary", "learned")
 ]
+OTHERS = [{"emission": "word"}, {"emission": "word+state", "null": True}, {"emission_bottleneck": 3}]
 
 
-def build(objective=None, inference=True, **sizes):
+def build(objective=None, inference=True, *, null=False, **sizes):
     torch.manual_seed(0)
     return TranslationModel(
         ModelConfig(**{**SIZES, **sizes}),
         source_size=20,
         target_size=20 if sizes.get("joint_embedding") else 15,
         distribution=OBJECTIVES[objective]().distribution if objective else "categorical",
+        prior=PriorConfig(null=null),
         inference=InferenceConfig(layers=1, size=6) if inference else None,
     )
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: " ".join(kind.values()))
 def model(request):
+    return build(**request.param).double().eval()
+
+
+@pytest.fixture(params=[*KINDS, *OTHERS], ids=lambda kind: " ".join(map(str, kind.values())))
+def any_model(request):
     return build(**request.param).double().eval()
 
 
@@ -57,11 +65,13 @@ def test_likelihood_equals_a_loop_over_words_and_members(model):
         assert (exact[row, len(target) + 1 :] == 0).all()
 
 
-def test_neither_p_nor_q_depends_on_the_neighbours(model):
+def test_neither_p_nor_q_depends_on_the_neighbours(any_model):
+    model = any_model
     together = model.latent(pair_batch(*PAIRS))
     for row, (source, target) in enumerate(zip(*PAIRS, strict=True)):
         alone = model.latent(pair_batch([source], [target]))
-        cut = (row, slice(0, len(target) + 1), slice(0, len(source)))
+        members = [*range(len(source)), *([5] if model.has_null else [])]  # NULL is the last member
+        cut = (row, slice(0, len(target) + 1), members)
         for a, b in ((together.prior, alone.prior), (together.inferred, alone.inferred)):
             torch.testing.assert_close(a.mean[cut], b.mean[0], rtol=1e-12, atol=1e-12)
 
@@ -128,7 +138,8 @@ class WithoutCache:
 
 
 @pytest.mark.parametrize("how", ["exact", "soft", "kmax:2"])
-def test_the_cache_of_beam_search_changes_no_translation(model, how):
+def test_the_cache_of_beam_search_changes_no_translation(any_model, how):
+    model = any_model
     search, predict = BeamSearch(beam=4, nbest=3, max_length=9), parse_predict(how)
     found = Translator(model, search, predict)(PAIRS[0])
     slow = WithoutCache(model, predict, PAIRS[0])
