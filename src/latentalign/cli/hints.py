@@ -56,6 +56,12 @@ def suggest_after_training(run: Path) -> None:
     suggest(f"evaluate {shlex.quote(str(run))}")
 
 
+def suggest_after_converting(run: Path) -> None:
+    """Train the new run, or measure it as it is."""
+    name, recipe = shlex.quote(str(run)), shlex.quote(str(run / "config.toml"))
+    suggest(f"train {recipe} --out {name} --resume", f"evaluate {name}")
+
+
 def suggest_after_evaluation(run: Path) -> None:
     """Look at the run."""
     name = shlex.quote(str(run))

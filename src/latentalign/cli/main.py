@@ -18,6 +18,7 @@ from latentalign.cli import (
     ask,
     bench,
     check_data,
+    convert,
     data,
     diagnose,
     evaluate,
@@ -36,8 +37,8 @@ from latentalign.errors import LatentAlignError, OutOfMemoryError
 from latentalign.memory import explain_memory
 
 COMMANDS = (
-    reproduce, train, evaluate, translate, align, project, answer, ask, aer, accuracy, diagnose, report, serve, data,
-    features, check_data, bench,
+    reproduce, train, convert, evaluate, translate, align, project, answer, ask, aer, accuracy, diagnose, report, serve,
+    data, features, check_data, bench,
 )  # fmt: skip
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 
