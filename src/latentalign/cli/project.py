@@ -19,9 +19,7 @@ NAME = "project"
 def command(
     run: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="RUN", help="a run directory that aligns; without it, pass --links or train an aligner"
-        ),
+        typer.Argument(metavar="RUN", help="a run directory that aligns; without it, pass --links"),
     ] = None,
     source: Annotated[Path | None, typer.Option(help="text with markup; default: standard input")] = None,
     target: Annotated[Path | None, typer.Option(help="its translation without markup")] = None,
