@@ -9,9 +9,9 @@ SRC = Path(__file__).resolve().parents[1] / "src" / "latentalign"
 
 BASE = {"errors", "extras", "storage", "config", "recipe_errors", "textfiles"}
 BASE |= {"progress", "interrupts", "memory"}
-LIBRARY = {"core", "nn", "search", "training", "data", "reproduction", "web", "links", "markup"}
+LIBRARY = {"core", "nn", "search", "training", "data", "reproduction", "web", "links", "markup", "aligner"}
 SHARED = {"tasks/base", "tasks/diagnosis", "tasks/figure_notes", "tasks/likelihoods", "tasks/padding"}
-SHARED |= {"tasks/marked_text"}
+SHARED |= {"tasks/marked_text", "tasks/splits"}
 """Modules that all tasks may use; the registry is not among them."""
 MAY_IMPORT = {
     "core": {"core"},
@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "textfiles": {"errors", "storage"},
     "links": {"links", "errors", "storage"},
     "markup": {"markup", "errors", "links"},
+    "aligner": {"aligner", "core", "links", "config", "errors", "progress"},
     "search": {"core", "search", "errors"},
     "training": {"core", "nn", "training"} | BASE,
     "web": {"web", "core"} | BASE,
@@ -30,6 +31,7 @@ MAY_IMPORT = {
     "reproduction": {"core", "training", "reproduction", "web"} | BASE,
     "tasks": LIBRARY | BASE | SHARED,
     "tasks/nmt": LIBRARY | BASE | SHARED | {"tasks/nmt"},
+    "tasks/alignment": LIBRARY | BASE | SHARED | {"tasks/alignment"},
     "tasks/vqa": LIBRARY | BASE | SHARED | {"tasks/vqa"},
     "bench": {"core", "nn", "training", "tasks/nmt", "bench", "reproduction", "search"} | BASE,
 }

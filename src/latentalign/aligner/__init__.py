@@ -1,7 +1,7 @@
 """A word aligner: two jump chains that learn from each other, one for each direction.
 
-`train_aligner` learns from sentence pairs alone. `Aligner` aligns any text, also words that it has never seen, and gives
-every link a probability.
+`train_aligner` learns from sentence pairs alone. `Aligner` aligns any text, also words that it has never seen, and
+gives every link a probability.
 """
 
 from latentalign.aligner.config import AlignerConfig

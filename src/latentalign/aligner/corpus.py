@@ -53,7 +53,7 @@ class Sentences:
     def lengths(self) -> Int[Array, " sentences"]:
         return np.diff(self.offsets)
 
-    def pad(self, chosen: Sequence[int]) -> tuple[Int[Array, "B T"], Bool[Array, "B T"]]:
+    def pad(self, chosen: Sequence[int] | Array) -> tuple[Int[Array, "B T"], Bool[Array, "B T"]]:
         """Some sentences as rows of equal length, and which places exist."""
         lengths = self.lengths[chosen]
         place = np.arange(int(lengths.max(initial=1)))
@@ -118,7 +118,7 @@ class TrainingCorpus:
 
     def __init__(self, folder: Path, pairs: Iterable[tuple[str, str]], config: AlignerConfig) -> None:
         self.folder, self.source_words, self.target_words = folder, Vocabulary(), Vocabulary()
-        self.pairs, self.blank = 0, 0
+        self.pairs = 0
         self._encode(pairs, config)
         self.source, self.target = open_side(folder, "source"), open_side(folder, "target")
         self.batches = plan_batches(self.source.lengths, self.target.lengths, longest=config.longest)
@@ -136,25 +136,18 @@ class TrainingCorpus:
 
     def _encode(self, pairs: Iterable[tuple[str, str]], config: AlignerConfig) -> None:
         """Write both sides as ids, reading the text once."""
-        files = {side: open(self.folder / f"{side}.ids", "wb") for side in ("source", "target")}
-        offsets = {side: array("q", [0]) for side in files}
-        try:
+        vocabularies = (self.source_words, self.target_words)
+        offsets = (array("q", [0]), array("q", [0]))
+        with open(self.folder / "source.ids", "wb") as source, open(self.folder / "target.ids", "wb") as target:
             for pair in pairs:
                 self.pairs += 1
-                for side, vocabulary, line in zip(
-                    files, (self.source_words, self.target_words), pair, strict=True
-                ):
+                sides = zip((source, target), vocabularies, offsets, pair, strict=True)
+                for file, vocabulary, starts, line in sides:
                     words = config.normalise(config.split(line))
-                    array("i", vocabulary.add(words)).tofile(files[side])
-                    offsets[side].append(offsets[side][-1] + len(words))
-                self.blank += offsets["source"][-1] == offsets["source"][-2] or (
-                    offsets["target"][-1] == offsets["target"][-2]
-                )
-        finally:
-            for file in files.values():
-                file.close()
-        for side, numbers in offsets.items():
-            np.array(numbers, np.int64).tofile(self.folder / f"{side}.offsets")
+                    array("i", vocabulary.add(words)).tofile(file)
+                    starts.append(starts[-1] + len(words))
+        for name, starts in zip(("source", "target"), offsets, strict=True):
+            np.array(starts, np.int64).tofile(self.folder / f"{name}.offsets")
 
     def _index_cells(self, largest: int) -> Int[Array, " pairs"]:
         """Write the index of every cell's word pair; the keys of the table, whose first entry is for no pair.

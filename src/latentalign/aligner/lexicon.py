@@ -1,9 +1,9 @@
 """Translation probabilities of words, mixed from words, their first letters and their last letters.
 
-p(f | e) is a mixture. Its parts are a sparse table for every unit (word, prefix, suffix) and the chance that f is a copy
-of e. The weights of the parts depend on how often e occurs, and are learned: rare words rely on their units, frequent
-words on themselves. The table of a unit predicts the unit of f; within the unit, f is as likely as it is frequent. The
-tables have a sparse Dirichlet prior and are estimated by variational Bayes.
+p(f | e) is a mixture. Its parts are a sparse table for every unit (word, prefix, suffix) and the chance that f is a
+copy of e. The weights of the parts depend on how often e occurs, and are learned: rare words rely on their units,
+frequent words on themselves. The table of a unit predicts the unit of f; within the unit, f is as likely as it is
+frequent. The tables have a sparse Dirichlet prior and are estimated by variational Bayes.
 """
 
 from __future__ import annotations

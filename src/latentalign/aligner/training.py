@@ -1,7 +1,8 @@
 """Expectation maximisation for both directions of an aligner, which have to agree.
 
-In the first passes every direction learns alone, with all positions equally likely. Then both are jump chains with NULL,
-and the tables of both learn from the product of their posteriors: a link counts where both directions believe in it.
+In the first passes every direction learns alone, with all positions equally likely. Then both are jump chains with
+NULL, and the tables of both learn from the product of their posteriors: a link counts where both directions believe in
+it.
 """
 
 from __future__ import annotations

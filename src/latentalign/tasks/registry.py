@@ -24,6 +24,7 @@ PLUGINS = "LATENTALIGN_PLUGINS"
 BUILT_IN = {
     "nmt": ("latentalign.tasks.nmt.task", "TRANSLATION"),
     "vqa": ("latentalign.tasks.vqa.task", "ANSWERING"),
+    "alignment": ("latentalign.tasks.alignment.task", "ALIGNMENT"),
 }
 DEFAULT = "nmt"
 """The task of a recipe that neither names a task nor is recognised by one."""

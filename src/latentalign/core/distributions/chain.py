@@ -23,6 +23,7 @@ from latentalign.core.distributions.base import AlignmentDistribution, check_sco
 from latentalign.core.distributions.categorical import Categorical
 from latentalign.core.distributions.chain_paths import (
     best_path,
+    best_paths,
     expected_log_prob,
     sample_paths,
     weighted_product,
@@ -316,3 +317,7 @@ class Chain(AlignmentDistribution):
     def best(self) -> tuple[Int[Tensor, "B S"], Float[Tensor, "B"]]:
         """The most probable path and its log-probability (Viterbi); NULL is the last member."""
         return best_path(self)
+
+    def best_paths(self, k: int) -> list[list[tuple[list[int], float]]]:
+        """Up to k most probable paths of every example with log-probabilities, best first; NULL is the last member."""
+        return best_paths(self, k)

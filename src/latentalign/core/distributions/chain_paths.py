@@ -68,6 +68,62 @@ def best_path(chain: Chain) -> tuple[Int[Tensor, "B S"], Float[Tensor, "B"]]:
     return found, log_prob.masked_fill(~chain.exists.any(1), 0.0)
 
 
+@torch.no_grad()
+def best_paths(chain: Chain, k: int) -> list[list[tuple[list[int], float]]]:
+    """Up to k most probable paths of every example with their log-probabilities, best first; NULL is the last member.
+
+    This is Viterbi with k entries for every state. Paths that differ only in a position before the first member, which
+    nobody can see, count as one, with the probability of the better one.
+    """
+    batch, steps, width = chain.scores.shape
+    states = 2 * width  # selecting members, then NULL copies
+    unlikely = torch.full((batch, k, states), float("-inf"), dtype=chain.scores.dtype, device=chain.scores.device)
+    value, pointers = unlikely.clone(), []
+    start = masked_log_softmax(chain.scores[:, 0], chain.members[:, 0])
+    value[:, 0] = torch.cat([start + chain.log_real(0), start + chain.log_null[:, 0]], -1)
+    for j in range(1, steps):
+        at = torch.cat([value[..., :width], value[..., width:]], 1)  # (B, 2k, T): all ways to be at a member
+        moved = at.unsqueeze(-1) + (chain.log_real(j).unsqueeze(-1) + chain.log_rows(j)).unsqueeze(1)
+        best, which = moved.flatten(1, 2).topk(min(k, moved.shape[1] * width), 1)
+        stay, origin = (at + chain.log_null[:, j].unsqueeze(1)).topk(min(k, at.shape[1]), 1)
+        place = torch.arange(width, device=at.device)
+        came = torch.cat([pad_rows(which, k), pad_rows(origin * width + place, k)], -1)
+        new = torch.cat([pad_rows(best, k, float("-inf")), pad_rows(stay, k, float("-inf"))], -1)
+        here = chain.exists[:, j, None, None]
+        pointers.append((torch.where(here, came, -1), here))
+        value = torch.where(here, new, value)
+    return [collect_paths(value[row], [p[row] for p, _ in pointers], chain.exists[row], k) for row in range(batch)]
+
+
+def pad_rows(found: Tensor, k: int, value: float = 0) -> Tensor:
+    """The same with k rows."""
+    return torch.nn.functional.pad(found, (0, 0, 0, k - found.shape[1]), value=value)
+
+
+def collect_paths(
+    value: Float[Tensor, "k states"], pointers: list[Tensor], exists: Tensor, k: int
+) -> list[tuple[list[int], float]]:
+    """Follow the pointers of one example back from its best ends, and leave out repeated paths."""
+    states = value.shape[1]
+    width = states // 2
+    found: dict[tuple[int, ...], float] = {}
+    length = int(exists.sum())
+    for end in value.flatten().argsort(descending=True).tolist():
+        score = float(value.flatten()[end])
+        if score == float("-inf") or len(found) == k:
+            break
+        rank, state = divmod(end, states)
+        path = [state]
+        for pointer in reversed(pointers[: length - 1]):
+            entry, place = divmod(int(pointer[rank, state]), width)  # entry: which of the 2k ways to be there
+            copy, rank = divmod(entry, len(value))
+            state = place + copy * width
+            path.append(state)
+        members = tuple(min(state, width) for state in reversed(path))
+        found.setdefault(members, score)
+    return [(list(path), score) for path, score in found.items()]
+
+
 def expected_log_prob(chain: Chain, q: Float[Tensor, "B S T"]) -> Float[Tensor, "B S"]:
     """E_q[log p(z_j | z_<j)] for alignments that are independent under q, query by query.
 

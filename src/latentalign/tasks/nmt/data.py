@@ -20,7 +20,8 @@ from torch import Tensor
 
 from latentalign.errors import InputError, StorageError
 from latentalign.storage import fingerprint
-from latentalign.tasks.nmt.splits import Side, SplitConfig
+from latentalign.tasks.nmt.splits import SplitConfig
+from latentalign.tasks.splits import Side
 from latentalign.tasks.nmt.tokenizer import EOS, PAD, Tokenizer
 from latentalign.tasks.padding import pad_rows
 

@@ -32,7 +32,7 @@ from latentalign.tasks.nmt.schemes import (
     Words,
     pieces_of,
 )
-from latentalign.tasks.nmt.splits import Side
+from latentalign.tasks.splits import Side
 from latentalign.tasks.nmt.unit_table import UnitTable
 from latentalign.textfiles import Text, count_lines, read_lines
 

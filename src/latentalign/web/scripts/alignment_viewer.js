@@ -7,7 +7,7 @@ function alignmentViewer(models) {
   const at = id => document.getElementById(id);
   const VIEWS = [
     ["soft", "soft attention"], ["prior", "prior p"], ["inferred", "inferred q"], ["posterior", "exact posterior"],
-    ["gold", "gold"],
+    ["forward", "source to target"], ["backward", "target to source"], ["gold", "gold"],
   ];
   const UNITS = [["words", "words"], ["pieces", "subwords"]];
   const names = Object.keys(models);

@@ -1,0 +1,1 @@
+"""Word alignment: two text files in, links with probabilities out."""

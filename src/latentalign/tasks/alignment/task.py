@@ -1,0 +1,234 @@
+"""The alignment task: an aligner as a run directory, for every command that takes one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+from torch import nn
+
+from latentalign.aligner import Aligner, train_aligner
+from latentalign.config import Recipe
+from latentalign.errors import CheckpointError, InputError
+from latentalign.storage import RECOVERY, format_json, parse_saved_json, read_saved, sha256, write_text
+from latentalign.tasks.alignment.recipe import AlignmentConfig
+from latentalign.tasks.base import EvaluationOptions, Task, Trained, choose_split
+from latentalign.tasks.figure_notes import FigureNote
+from latentalign.tasks.splits import TextSplit
+from latentalign.textfiles import require_equal_lines
+from latentalign.training.distributed import World
+from latentalign.training.run import Run
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from latentalign.reproduction.experiment import Experiment
+    from latentalign.tasks.alignment.align_text import AlignedStream
+    from latentalign.tasks.diagnosis import ExampleSet
+
+FIGURES = {
+    "aer": FigureNote("", "Alignment error rate against the gold links; lower is better."),
+    "precision": FigureNote("", "Share of the links that are gold links."),
+    "recall": FigureNote("", "Share of the sure gold links that were found."),
+    "f1": FigureNote("", "Harmonic mean of precision and recall."),
+    "expected_f1": FigureNote("", "The F1 that the aligner itself expects of its links."),
+    "threshold": FigureNote("", "Probability from which a link is kept."),
+    "unlinked_source": FigureNote("", "Share of source words without a link."),
+    "unlinked_target": FigureNote("", "Share of target words without a link."),
+}
+
+
+class WordLists:
+    """The words of both languages, in the order of the aligner's tables."""
+
+    def __init__(self, source: list[str], target: list[str]) -> None:
+        self.source, self.target = source, target
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the words."""
+        return sha256("\n".join([*self.source, "", *self.target]).encode())
+
+
+class AlignerModel(nn.Module):
+    """An aligner in the place of a neural model."""
+
+    def __init__(self, aligner: Aligner) -> None:
+        super().__init__()
+        self.aligner = aligner
+        self.place = nn.Parameter(torch.zeros(0), requires_grad=False)  # tells where the model computes
+
+
+TrainedAligner = Trained[AlignmentConfig, WordLists, AlignerModel]
+
+
+@dataclass(frozen=True)
+class NotByGradient:
+    """Why a command about gradients does not apply."""
+
+    what: str
+
+    def refuse(self) -> NoReturn:
+        raise InputError(f"{self.what} is about training by gradients; an aligner learns by counting")
+
+
+class AlignmentTask(Task[AlignmentConfig, WordLists, AlignerModel]):
+    """Parallel text in, word links with probabilities out."""
+
+    name = "alignment"
+    title = "word alignment"
+    recipe = AlignmentConfig
+    figure_notes = FIGURES
+    optional_files = frozenset({"gold"})
+
+    def required_file(self, config: AlignmentConfig) -> Path:
+        last = config.data.test or config.data.train
+        return last.gold or list(last.files.values())[-1]
+
+    def check_recipe(self, config: AlignmentConfig) -> None:
+        if config.objective.name != "marginal":
+            raise InputError(
+                f"an aligner maximises the exact marginal likelihood; it has no objective {config.objective.name}"
+            )
+
+    def check_files(self, config: AlignmentConfig) -> None:
+        super().check_files(config)
+        for split in filter(None, (config.data.train, config.data.test)):
+            require_equal_lines(split.text("source"), split.text("target"))
+
+    def prepare(self, config: AlignmentConfig, run: Run, world: World) -> NoReturn:
+        NotByGradient("preparing batches").refuse()
+
+    def build_model(self, config: AlignmentConfig, vocabulary: WordLists) -> NoReturn:
+        NotByGradient("building a model before training").refuse()
+
+    def train(
+        self, config: AlignmentConfig, run: Run, *, resume: bool, overwrite: bool, logger: Any = None
+    ) -> dict[str, Any]:
+        """Train an aligner into a run directory. If it is complete, `resume` has nothing to do."""
+        self.check(config)
+        run.check_free(resume=resume, overwrite=overwrite)
+        self.check_files(config)
+        with ExitStack() as stack:
+            stack.enter_context(run.lock(wait=resume))
+            stack.enter_context(run.undo_if_refused())
+            self.open_run(config, run, resume=resume, overwrite=overwrite)
+            if resume and run.model.is_file():
+                return self.summarise(run)
+            torch.set_num_threads(config.training.threads)
+            began = time.monotonic()
+            aligner = train_aligner(config.data.train.read(), config.aligner, folder=run.cache, name=str(run.folder))
+            return self.save(aligner, config, run, seconds=time.monotonic() - began)
+
+    def save(self, aligner: Aligner, config: AlignmentConfig, run: Run, *, seconds: float) -> dict[str, Any]:
+        """Write an aligner into an open run directory."""
+        words = WordLists(*(list(v.ids) for v in aligner.words.vocabularies))
+        write_text(run.tokenizer, format_json({"source": words.source, "target": words.target}))
+        metadata = {"task": self.name, "tokenizer": words.fingerprint(), "objective": config.objective.name}
+        run.save_model(aligner.tensors(), metadata)
+        run.forget_replaced()
+        for step, figures in enumerate(aligner.history, start=1):
+            run.log({"kind": "pass", "step": step, **figures})
+        run.write_card(
+            {
+                "task": self.name,
+                "seconds": seconds,
+                "words": [len(words.source), len(words.target)],
+                "data": {"train": config.data.train.fingerprints()},
+            }
+        )
+        return self.summarise(run)
+
+    def summarise(self, run: Run) -> dict[str, Any]:
+        """The figures of a trained run."""
+        passes = [record for record in run.history() if record["kind"] == "pass"]
+        last = {k: v for k, v in passes[-1].items() if k not in ("kind", "step")} if passes else {}
+        card = run.read_card()
+        return {"seconds": card.get("seconds"), "words": card.get("words"), **last, "phases": []}
+
+    def load_vocabulary(self, run: Run) -> WordLists:
+        lists = parse_saved_json(run.tokenizer, read_saved(run.tokenizer))
+        sides = [lists.get(side) if isinstance(lists, dict) else None for side in ("source", "target")]
+        if not all(isinstance(words, list) and all(isinstance(w, str) for w in words) for words in sides):
+            raise CheckpointError(f"{run.tokenizer}: expected two lists of words; {RECOVERY}")
+        return WordLists(*sides)
+
+    def load(
+        self, folder: Path | str, *, device: str = "cpu", double: bool = False, recipe: Recipe | None = None
+    ) -> TrainedAligner:
+        run = Run(Path(folder))
+        recipe = recipe or run.read_recipe()
+        try:
+            config = recipe.build(self.recipe)
+        except InputError as error:
+            raise CheckpointError(f"{run.config}: {error}") from None
+        words = self.load_vocabulary(run)
+        tensors, metadata = run.load_model()
+        if metadata.get("tokenizer") != words.fingerprint():
+            raise CheckpointError(f"{run.tokenizer}: does not belong to {run.model}: the words differ")
+        try:
+            aligner = Aligner.from_tensors(config.aligner, (words.source, words.target), tensors)
+        except (KeyError, RuntimeError, IndexError) as error:
+            raise CheckpointError(f"{run.model}: does not fit {run.config}: {error}") from None
+        return Trained(run, config, words, AlignerModel(aligner), config.objective.prototype)
+
+    def align(
+        self,
+        trained: TrainedAligner,
+        pairs: Iterable[tuple[str, str]],
+        *,
+        reverse: Any = None,
+        threshold: float | None = None,
+        at_least: float | None = None,
+        symmetrize: str | None = None,
+        **options: Any,
+    ) -> AlignedStream:
+        """Word links of sentence pairs; the options are those of `LinkOptions`."""
+        from latentalign.tasks.alignment.align_text import AlignedStream, LinkOptions
+
+        if reverse is not None:
+            raise InputError("--reverse does not apply: an aligner has both directions already")
+        least = at_least if at_least is not None else threshold
+        chosen = LinkOptions(symmetrize=symmetrize or "mean", at_least=least, **options)
+        return AlignedStream(trained.model.aligner, pairs, chosen)
+
+    def find_split(self, trained: TrainedAligner, split: str) -> TextSplit:
+        data = trained.config.data
+        found: TextSplit = choose_split({"train": data.train, "test": data.test}, split, trained.run.folder)
+        return found
+
+    def evaluate(
+        self, trained: TrainedAligner, split: str, options: EvaluationOptions
+    ) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        from latentalign.tasks.alignment.evaluate import evaluate, example_records
+
+        text = self.find_split(trained, split)
+        result = {"split": split, **evaluate(trained.model.aligner, text)}
+        if options.details is None:
+            return result, None
+        return result, {"examples": example_records(trained.model.aligner, text, options.details)}
+
+    def examples(self, trained: TrainedAligner, split: str, count: int) -> list[dict[str, Any]]:
+        from latentalign.tasks.alignment.evaluate import example_records
+
+        return example_records(trained.model.aligner, self.find_split(trained, split), count)
+
+    def example_set(self, trained: TrainedAligner, split: str) -> ExampleSet:
+        NotByGradient("`latentalign diagnose`").refuse()
+
+    def experiment(self) -> Experiment:
+        from latentalign.tasks.alignment.experiment import EXPERIMENT
+
+        return EXPERIMENT
+
+    def serve(self, trained: TrainedAligner, title: str, options: Mapping[str, Any]) -> FastAPI:
+        from latentalign.tasks.alignment.serve import build_app
+
+        return build_app(trained.model.aligner, title)
+
+
+ALIGNMENT = AlignmentTask()
