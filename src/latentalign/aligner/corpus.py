@@ -138,7 +138,10 @@ class TrainingCorpus:
         """Write both sides as ids, reading the text once."""
         vocabularies = (self.source_words, self.target_words)
         offsets = (array("q", [0]), array("q", [0]))
-        with open(self.folder / "source.ids", "wb") as source, open(self.folder / "target.ids", "wb") as target:
+        with (
+            open(self.folder / "source.ids", "wb") as source,
+            open(self.folder / "target.ids", "wb") as target,
+        ):
             for pair in pairs:
                 self.pairs += 1
                 sides = zip((source, target), vocabularies, offsets, pair, strict=True)

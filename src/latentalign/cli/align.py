@@ -1,10 +1,10 @@
-"""latentalign align RUN --source F --target F"""
+"""latentalign align [RUN] --source F --target F"""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,7 +13,6 @@ from latentalign.cli.common import (
     DoubleOption,
     OutputOption,
     OverwriteOption,
-    RunArgument,
     write_lines,
 )
 from latentalign.errors import InputError
@@ -22,24 +21,36 @@ NAME = "align"
 
 
 def command(
-    run: RunArgument,
+    run: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[RUN]", help="a run directory; without it, an aligner is trained on the text first"
+        ),
+    ] = None,
     source: Annotated[
-        Path | None, typer.Option(help="text in the language that the run translates from")
+        Path | None, typer.Option(help="one sentence per line; of a run, in the language it translates from")
     ] = None,
-    target: Annotated[
-        Path | None, typer.Option(help="text in the language that the run translates into")
-    ] = None,
+    target: Annotated[Path | None, typer.Option(help="the translations, line by line")] = None,
     pairs: Annotated[
         Path | None, typer.Option(help="source and target in two columns, separated by a tab, in one file")
     ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="without RUN: keep the aligner in this run directory")
+    ] = None,
+    tokenize: Annotated[
+        str | None, typer.Option(help="without RUN: words (separated by spaces) or characters [words]")
+    ] = None,
     using: Annotated[
-        str, typer.Option(help="prior, inferred, posterior or path (the best one)")
+        str,
+        typer.Option(help="posterior or path (the best one); of a translation run also prior or inferred"),
     ] = "posterior",
     layout: Annotated[str, typer.Option("--format", help="pharaoh or json")] = "pharaoh",
     threshold: Annotated[
-        str,
-        typer.Option(help="leave out words whose best link is less probable; auto: best expected F1"),
-    ] = "0",
+        str | None,
+        typer.Option(
+            help="leave out less probable links; auto: best expected F1 [translation run: 0, else auto]"
+        ),
+    ] = None,
     at_least: Annotated[
         float | None, typer.Option(help="keep every link of at least this probability")
     ] = None,
@@ -47,9 +58,15 @@ def command(
     method: Annotated[
         str | None,
         typer.Option(
-            "--symmetrize", help="how to combine both directions, with --reverse [grow-diag-final-and]"
+            "--symmetrize",
+            help="how to combine directions: mean or product of probabilities (aligner), intersection, union, "
+            "grow-diag, grow-diag-final, grow-diag-final-and [aligner: mean; with --reverse: the last]",
         ),
     ] = None,
+    nbest: Annotated[int, typer.Option(min=0, help="aligner, json: add this many paths per direction")] = 0,
+    phrases: Annotated[
+        int, typer.Option(min=0, help="aligner, json: add phrase pairs of up to this many words")
+    ] = 0,
     output: OutputOption = None,
     overwrite: OverwriteOption = False,
     device: DeviceOption = "cpu",
@@ -64,18 +81,40 @@ def command(
         raise InputError(f"--format must be one of pharaoh, json, got {layout!r}")
     if output is not None:
         require_free(output, overwrite=overwrite)
-    text = open_pairs(source, target, pairs)
-    task, trained = load_run(run, device=device, double=double, ability="align")
-    other = load_run(back, device=device, double=double, ability="align")[1] if back else None
-    rule = {
-        "using": using,
-        "threshold": parse_threshold(threshold),
-        "at_least": at_least,
-        "symmetrize": method,
-    }
-    aligned = task.align(trained, text, reverse=other, **rule)
+    options: dict[str, Any] = {"using": using, "at_least": at_least, "symmetrize": method}
+    options |= {} if threshold is None else {"threshold": parse_threshold(threshold)}
+    options |= {name: count for name, count in (("nbest", nbest), ("phrases", phrases)) if count}
+    if run is None:
+        if back is not None:
+            raise InputError("--reverse belongs to a translation run; an aligner learns both directions")
+        task, trained = train_on_text(
+            source, target, pairs, save=save, tokenize=tokenize, overwrite=overwrite
+        )
+    else:
+        if save is not None or tokenize is not None:
+            raise InputError("--save and --tokenize apply if there is no RUN, when an aligner is trained")
+        task, trained = load_run(run, device=device, double=double, ability="align")
+    if back is not None:
+        options["reverse"] = load_run(back, device=device, double=double, ability="align")[1]
+    aligned = task.align(trained, open_pairs(source, target, pairs), **options)
     records = (json.dumps(record, ensure_ascii=False) for record in aligned.records())
     write_lines(aligned.pharaoh() if layout == "pharaoh" else records, output)
+
+
+def train_on_text(
+    source: Path | None,
+    target: Path | None,
+    pairs: Path | None,
+    *,
+    save: Path | None,
+    tokenize: str | None,
+    overwrite: bool,
+) -> tuple[Any, Any]:
+    """The alignment task, and an aligner that is trained on the text and saved where that was asked for."""
+    from latentalign.tasks.alignment.task import ALIGNMENT, recipe_of_files
+
+    config = recipe_of_files(source, target, pairs, tokenize=tokenize or "words")
+    return ALIGNMENT, ALIGNMENT.train_on_text(config, save, overwrite=overwrite)
 
 
 def parse_threshold(text: str) -> float | None:

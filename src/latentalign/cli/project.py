@@ -19,7 +19,10 @@ NAME = "project"
 def command(
     run: Annotated[
         Path | None,
-        typer.Argument(metavar="RUN", help="a run directory that aligns; without it, pass --links"),
+        typer.Argument(
+            metavar="[RUN]",
+            help="a run directory that aligns; without it and without --links, an aligner is trained",
+        ),
     ] = None,
     source: Annotated[Path | None, typer.Option(help="text with markup; default: standard input")] = None,
     target: Annotated[Path | None, typer.Option(help="its translation without markup")] = None,
@@ -88,4 +91,4 @@ def _find_links(
     if run is None:
         return train_links(pairs)
     task, trained = load_run(run, device=device, ability="align")
-    return links_of_text(task.align(trained, pairs))
+    return links_of_text(task.align(trained, pairs).linked_pairs())

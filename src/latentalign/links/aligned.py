@@ -39,6 +39,15 @@ class LinkRule:
         return alignment.best(self.threshold)
 
 
+@dataclass(frozen=True, eq=False)
+class LinkedWords:
+    """A sentence pair with its links and the probability of every link, a row for each target word."""
+
+    words: tuple[list[Word], list[Word]]
+    probability: np.ndarray
+    links: Links
+
+
 @dataclass(frozen=True)
 class AlignedText:
     """Sentence pairs with their word alignments and the links chosen from them."""
@@ -46,6 +55,11 @@ class AlignedText:
     words: list[tuple[list[Word], list[Word]]]
     alignments: list[WordAlignment]
     links: list[Links]
+
+    def linked_pairs(self) -> Iterator[LinkedWords]:
+        """The words and links of each pair."""
+        rows = zip(self.words, self.alignments, self.links, strict=True)
+        return (LinkedWords(words, alignment.probability, links) for words, alignment, links in rows)
 
     def pharaoh(self) -> Iterator[str]:
         """The links of each pair in Pharaoh's format, `i-j`."""

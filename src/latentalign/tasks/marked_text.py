@@ -15,8 +15,10 @@ from latentalign.markup.placeholders import PATTERNS
 from latentalign.markup.project import Projection, parse_markup, project_document, require_kind
 
 if TYPE_CHECKING:
-    from latentalign.links.aligned import AlignedText
-    from latentalign.links.words import Word, WordAlignment
+    import numpy as np
+
+    from latentalign.links.aligned import LinkedWords
+    from latentalign.links.words import Word
 
 WeightedLinks = Iterable[Sequence[float]]
 
@@ -48,17 +50,14 @@ def plain_line(document: Document) -> str:
     return "".join(" " if character.isspace() else character for character in document.text)
 
 
-def weighted_links(
-    alignment: WordAlignment, links: Iterable[tuple[int, int]]
-) -> list[tuple[int, int, float]]:
-    """Links with their probabilities."""
-    return [(i, j, min(1.0, float(alignment.probability[j, i]))) for i, j in links]
+def weighted_links(probability: np.ndarray, links: Iterable[tuple[int, int]]) -> list[tuple[int, int, float]]:
+    """Links with their probabilities, of which there is a row for each target word."""
+    return [(i, j, min(1.0, float(probability[j, i]))) for i, j in links]
 
 
-def links_of_text(aligned: AlignedText) -> list[LinkedPair]:
-    """The links of aligned text, with their probabilities where the alignment that is given has them."""
-    rows = zip(aligned.words, aligned.alignments, aligned.links, strict=True)
-    return [LinkedPair(weighted_links(alignment, links), words) for words, alignment, links in rows]
+def links_of_text(pairs: Iterable[LinkedWords]) -> list[LinkedPair]:
+    """The links of aligned text with their probabilities."""
+    return [LinkedPair(weighted_links(pair.probability, pair.links), pair.words) for pair in pairs]
 
 
 def links_of_file(path: Path, lines: int) -> list[LinkedPair]:
@@ -73,7 +72,10 @@ def links_of_file(path: Path, lines: int) -> list[LinkedPair]:
 
 def train_links(pairs: Sequence[tuple[str, str]]) -> list[LinkedPair]:
     """The links of an aligner that is trained on these pairs."""
-    raise InputError("pass a run that aligns, or word links with --links")
+    from latentalign.aligner import train_aligner
+    from latentalign.aligner.text import AlignedStream, LinkOptions
+
+    return links_of_text(AlignedStream(train_aligner(pairs), pairs, LinkOptions()).linked_pairs())
 
 
 def project_lines(

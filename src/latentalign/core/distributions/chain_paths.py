@@ -77,7 +77,9 @@ def best_paths(chain: Chain, k: int) -> list[list[tuple[list[int], float]]]:
     """
     batch, steps, width = chain.scores.shape
     states = 2 * width  # selecting members, then NULL copies
-    unlikely = torch.full((batch, k, states), float("-inf"), dtype=chain.scores.dtype, device=chain.scores.device)
+    unlikely = torch.full(
+        (batch, k, states), float("-inf"), dtype=chain.scores.dtype, device=chain.scores.device
+    )
     value, pointers = unlikely.clone(), []
     start = masked_log_softmax(chain.scores[:, 0], chain.members[:, 0])
     value[:, 0] = torch.cat([start + chain.log_real(0), start + chain.log_null[:, 0]], -1)
@@ -92,7 +94,9 @@ def best_paths(chain: Chain, k: int) -> list[list[tuple[list[int], float]]]:
         here = chain.exists[:, j, None, None]
         pointers.append((torch.where(here, came, -1), here))
         value = torch.where(here, new, value)
-    return [collect_paths(value[row], [p[row] for p, _ in pointers], chain.exists[row], k) for row in range(batch)]
+    return [
+        collect_paths(value[row], [p[row] for p, _ in pointers], chain.exists[row], k) for row in range(batch)
+    ]
 
 
 def pad_rows(found: Tensor, k: int, value: float = 0) -> Tensor:

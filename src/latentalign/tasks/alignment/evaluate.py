@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from latentalign.aligner.model import Aligner
+from latentalign.aligner.text import AlignedPair, AlignedStream, LinkOptions, rounded
 from latentalign.links.aligned import word_record
 from latentalign.links.formats import read_gold
 from latentalign.links.scores import score
-from latentalign.tasks.alignment.align_text import AlignedPair, AlignedStream, LinkOptions, rounded
 from latentalign.tasks.splits import TextSplit
 
 
@@ -51,7 +51,9 @@ def example_records(aligner: Aligner, text: TextSplit, count: int) -> list[dict[
             record = {"sentence": number + 1, **describe_for_viewer(pair)}
             if gold is not None and number < len(gold):
                 record["sure"] = [list(link) for link in sorted(gold[number].sure)]
-                record["possible"] = [list(link) for link in sorted(gold[number].possible - gold[number].sure)]
+                record["possible"] = [
+                    list(link) for link in sorted(gold[number].possible - gold[number].sure)
+                ]
             found.append(record)
     return found
 

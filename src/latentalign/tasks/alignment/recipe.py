@@ -26,5 +26,5 @@ class AlignmentConfig(TaskRecipe):
     data: DataConfig
     aligner: AlignerConfig = AlignerConfig()
     objective: ObjectiveConfig = ObjectiveConfig(name="marginal")
-    training: TrainingConfig = TrainingConfig()
-    """Only `threads` applies: the aligner learns by expectation maximisation."""
+    training: TrainingConfig = TrainingConfig(threads=1)
+    """Only `threads` applies: the aligner learns by expectation maximisation. A second thread gains little."""

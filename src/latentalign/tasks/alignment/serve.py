@@ -10,8 +10,8 @@ from fastapi import Request as HttpRequest
 from pydantic import Field, StringConstraints
 
 from latentalign.aligner.model import Aligner
+from latentalign.aligner.text import AlignedStream, LinkOptions
 from latentalign.errors import InputError
-from latentalign.tasks.alignment.align_text import AlignedStream, LinkOptions
 from latentalign.tasks.alignment.evaluate import describe_for_viewer
 from latentalign.web.pages import Page, alignment_viewer, render
 from latentalign.web.server import Request, make_application

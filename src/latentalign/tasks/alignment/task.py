@@ -27,8 +27,8 @@ from latentalign.training.run import Run
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from latentalign.aligner.text import AlignedStream
     from latentalign.reproduction.experiment import Experiment
-    from latentalign.tasks.alignment.align_text import AlignedStream
     from latentalign.tasks.diagnosis import ExampleSet
 
 FIGURES = {
@@ -61,6 +61,25 @@ class AlignerModel(nn.Module):
         super().__init__()
         self.aligner = aligner
         self.place = nn.Parameter(torch.zeros(0), requires_grad=False)  # tells where the model computes
+
+
+def list_words(aligner: Aligner) -> WordLists:
+    """The words that an aligner knows."""
+    source, target = (list(vocabulary.ids) for vocabulary in aligner.words.vocabularies)
+    return WordLists(source, target)
+
+
+def recipe_of_files(
+    source: Path | None, target: Path | None, pairs: Path | None, *, tokenize: str
+) -> AlignmentConfig:
+    """The recipe that learns from the files that a command was given."""
+    files = {"source": source, "target": target, "pairs": pairs}
+    given = {name: str(path.absolute()) for name, path in files.items() if path is not None}
+    if sorted(given) not in (["pairs"], ["source", "target"]):
+        raise InputError("pass --source and --target with one file each, or --pairs with one file for both")
+    if tokenize not in ("words", "characters"):
+        raise InputError(f"--tokenize must be words or characters, got {tokenize!r}")
+    return AlignmentConfig.model_validate({"data": {"train": given}, "aligner": {"tokenize": tokenize}})
 
 
 TrainedAligner = Trained[AlignmentConfig, WordLists, AlignerModel]
@@ -121,12 +140,30 @@ class AlignmentTask(Task[AlignmentConfig, WordLists, AlignerModel]):
                 return self.summarise(run)
             torch.set_num_threads(config.training.threads)
             began = time.monotonic()
-            aligner = train_aligner(config.data.train.read(), config.aligner, folder=run.cache, name=str(run.folder))
+            aligner = train_aligner(
+                config.data.train.read(), config.aligner, folder=run.cache, name=str(run.folder)
+            )
             return self.save(aligner, config, run, seconds=time.monotonic() - began)
+
+    def train_on_text(
+        self, config: AlignmentConfig, folder: Path | None, *, overwrite: bool
+    ) -> TrainedAligner:
+        """A new aligner. Without a folder it is not kept."""
+        if folder is not None:
+            run = Run(folder)
+            self.train(config, run, resume=False, overwrite=overwrite)
+            return self.load(folder)
+        self.check(config)
+        self.check_files(config)
+        torch.set_num_threads(config.training.threads)
+        aligner = train_aligner(config.data.train.read(), config.aligner)
+        return Trained(
+            Run(Path()), config, list_words(aligner), AlignerModel(aligner), config.objective.prototype
+        )
 
     def save(self, aligner: Aligner, config: AlignmentConfig, run: Run, *, seconds: float) -> dict[str, Any]:
         """Write an aligner into an open run directory."""
-        words = WordLists(*(list(v.ids) for v in aligner.words.vocabularies))
+        words = list_words(aligner)
         write_text(run.tokenizer, format_json({"source": words.source, "target": words.target}))
         metadata = {"task": self.name, "tokenizer": words.fingerprint(), "objective": config.objective.name}
         run.save_model(aligner.tensors(), metadata)
@@ -152,10 +189,11 @@ class AlignmentTask(Task[AlignmentConfig, WordLists, AlignerModel]):
 
     def load_vocabulary(self, run: Run) -> WordLists:
         lists = parse_saved_json(run.tokenizer, read_saved(run.tokenizer))
-        sides = [lists.get(side) if isinstance(lists, dict) else None for side in ("source", "target")]
-        if not all(isinstance(words, list) and all(isinstance(w, str) for w in words) for words in sides):
-            raise CheckpointError(f"{run.tokenizer}: expected two lists of words; {RECOVERY}")
-        return WordLists(*sides)
+        try:
+            source, target = ([str(word) for word in lists[side]] for side in ("source", "target"))
+        except (KeyError, TypeError):
+            raise CheckpointError(f"{run.tokenizer}: expected two lists of words; {RECOVERY}") from None
+        return WordLists(source, target)
 
     def load(
         self, folder: Path | str, *, device: str = "cpu", double: bool = False, recipe: Recipe | None = None
@@ -188,7 +226,7 @@ class AlignmentTask(Task[AlignmentConfig, WordLists, AlignerModel]):
         **options: Any,
     ) -> AlignedStream:
         """Word links of sentence pairs; the options are those of `LinkOptions`."""
-        from latentalign.tasks.alignment.align_text import AlignedStream, LinkOptions
+        from latentalign.aligner.text import AlignedStream, LinkOptions
 
         if reverse is not None:
             raise InputError("--reverse does not apply: an aligner has both directions already")

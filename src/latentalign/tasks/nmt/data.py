@@ -21,9 +21,9 @@ from torch import Tensor
 from latentalign.errors import InputError, StorageError
 from latentalign.storage import fingerprint
 from latentalign.tasks.nmt.splits import SplitConfig
-from latentalign.tasks.splits import Side
 from latentalign.tasks.nmt.tokenizer import EOS, PAD, Tokenizer
 from latentalign.tasks.padding import pad_rows
+from latentalign.tasks.splits import Side
 
 HEADER = "corpus.json"
 # Little-endian everywhere, so that a cache means the same on every machine.

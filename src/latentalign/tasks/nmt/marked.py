@@ -44,7 +44,7 @@ class MarkedTranslationJob(TranslationJob):
 
     def mark_up(self, number: int, output: Translation, alignment: WordAlignment) -> Translation:
         """A translation with the markup of its line."""
-        links = weighted_links(alignment, alignment.best())
+        links = weighted_links(alignment.probability, alignment.best())
         words = self.words(self.lines[number], output)
         return replace(
             output, projection=project_document(self.documents[number], output.text, links, words=words)

@@ -32,8 +32,8 @@ from latentalign.tasks.nmt.schemes import (
     Words,
     pieces_of,
 )
-from latentalign.tasks.splits import Side
 from latentalign.tasks.nmt.unit_table import UnitTable
+from latentalign.tasks.splits import Side
 from latentalign.textfiles import Text, count_lines, read_lines
 
 __all__ = ["BOS", "EOS", "PAD", "SPECIALS", "UNK", "Encoded", "Tokenizer", "TokenizerConfig"]

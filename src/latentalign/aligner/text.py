@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from latentalign.aligner.model import Aligner, PairPosterior
 from latentalign.errors import InputError
-from latentalign.links.aligned import word_record
+from latentalign.links.aligned import LinkedWords, word_record
 from latentalign.links.phrases import phrase_pairs
 from latentalign.links.sets import SYMMETRIZE, Links, format_pharaoh, symmetrize
 from latentalign.links.words import Word, WordAlignment
@@ -117,7 +118,7 @@ class AlignedStream:
     totals: Totals = field(default_factory=Totals)
 
     def __iter__(self) -> Iterator[AlignedPair]:
-        words: list[tuple[list[Word], list[Word]]] = []
+        words: deque[tuple[list[Word], list[Word]]] = deque()  # of pairs that are being aligned
         config = self.aligner.config
 
         def split() -> Iterator[tuple[list[str], list[str]]]:
@@ -125,15 +126,16 @@ class AlignedStream:
                 words.append((config.split(source), config.split(target)))
                 yield config.normalise(words[-1][0]), config.normalise(words[-1][1])
 
-        done = 0
         for posterior in self.aligner.align(split()):
-            source, target = words[done]
-            words[done] = ([], [])  # only the words of one group are kept
-            done += 1
+            source, target = words.popleft()
             probability = combine_posteriors(posterior, self.options.symmetrize)
             links = choose_links(self.aligner, posterior, probability, self.options, (source, target))
             self.totals.count(probability, links)
             yield AlignedPair(source, target, posterior, probability, links)
+
+    def linked_pairs(self) -> Iterator[LinkedWords]:
+        """The words and links of each pair."""
+        return (LinkedWords((pair.source, pair.target), pair.probability, pair.links) for pair in self)
 
     def pharaoh(self) -> Iterator[str]:
         """The links of each pair in Pharaoh's format, `i-j`; a summary at the end."""
@@ -142,7 +144,7 @@ class AlignedStream:
         inform(self.totals.describe())
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Everything about each pair, as `schema.AlignerRecord` describes it; a summary at the end."""
+        """Everything about each pair, as `tasks.alignment.schema.AlignerRecord` describes it; a summary at the end."""
         for line, pair in enumerate(self):
             yield describe_pair(self.aligner, line, pair, self.options)
         inform(self.totals.describe())
@@ -172,9 +174,7 @@ def choose_links(
     if options.symmetrize in SYMMETRIZE:
         forward = best_of_rows(posterior.forward, posterior.target_null, options.at_least or 0.0)
         backward = best_of_rows(posterior.backward.T, posterior.source_null, options.at_least or 0.0)
-        return symmetrize(
-            frozenset((s, t) for t, s in forward), frozenset(backward), options.symmetrize
-        )
+        return symmetrize(frozenset((s, t) for t, s in forward), frozenset(backward), options.symmetrize)
     return frozenset((int(s), int(t)) for t, s in np.argwhere((probability >= least) & (probability > 0)))
 
 
@@ -188,7 +188,8 @@ def path_links(aligner: Aligner, words: tuple[list[Word], list[Word]], side: int
     """The links of the most probable path of one direction."""
     if not all(words):
         return frozenset()
-    chain, log_f = aligner.chain(*map(aligner.config.normalise, words), side)
+    source, target = (aligner.config.normalise(side_words) for side_words in words)
+    chain, log_f = aligner.chain(source, target, side)
     path = chain.posterior(log_f).mode[0].tolist()
     width = log_f.shape[-1] - 1
     links = ((place, word) for word, place in enumerate(path) if place < width)
@@ -208,7 +209,7 @@ def rounded(values: Array) -> Any:
 
 
 def describe_pair(aligner: Aligner, line: int, pair: AlignedPair, options: LinkOptions) -> dict[str, Any]:
-    """A pair as `schema.AlignerRecord` describes it."""
+    """A pair as `tasks.alignment.schema.AlignerRecord` describes it."""
     p, known = pair.probability, pair.posterior
     record = {
         "line": line,
