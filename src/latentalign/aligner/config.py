@@ -30,6 +30,9 @@ class AlignerConfig(Section):
     """Concentration of the Dirichlet prior of translation probabilities. Smaller values give fewer translations."""
     null: float = Field(0.1, gt=0, lt=1)
     """Chance that a word has no counterpart, during training. Afterwards it is measured."""
+    own_share: float = Field(0.1, ge=0, le=1)
+    """Where both directions disagree about a word, it still learns this share from its own direction. Without it, a
+    word can never have two counterparts."""
     widest_jump: int = Field(60, ge=1)
     """Wider jumps count as this one."""
     jump_weight: float = Field(0.5, gt=0, le=1)

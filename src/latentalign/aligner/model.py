@@ -188,9 +188,10 @@ class Aligner:
         return found
 
     def chain(self, source: Sequence[str], target: Sequence[str], side: int = 0) -> tuple[Chain, Tensor]:
-        """One direction as a chain of the core, and log p(word | member); NULL is the last member.
+        """One direction as a chain of the core, and log p(word | member).
 
-        Side 0 generates the target from the source, side 1 the source from the target.
+        Side 0 generates the target from the source, side 1 the source from the target. The last member is NULL. The one
+        before is the end of the sentence: it generates one more word, which stands for the end.
         """
         text, direction = TextGroup(self, [(source, target)]), self.directions[side]
         a, b = text.sides[0].pad([0])[0], text.sides[1].pad([0])[0]
@@ -199,13 +200,18 @@ class Aligner:
         if side == 1:
             emission, ids = emission.transpose(1, 2), a
         null = text.null_words[side][torch.from_numpy(ids).long()]
-        log_f = torch.cat([emission, null.unsqueeze(-1)], -1).double().log()
-        chain = Chain.from_scores(
-            torch.zeros_like(log_f[..., :-1]),
-            transition=Jump(direction.weights.double().log()),
-            null_scores=torch.full(log_f.shape[:2], direction.null, dtype=torch.float64).logit(),
-        )
-        return chain, log_f
+        steps, width = emission.shape[1:]
+        log_f = torch.full((1, steps + 1, width + 2), float("-inf"), dtype=torch.float64)
+        log_f[:, :-1, :width], log_f[:, :-1, -1] = emission.double().log(), null.double().log()
+        log_f[:, -1, width] = 0.0
+        table = direction.weights.double().log()
+        scores = torch.zeros_like(log_f[..., :-1])
+        widest = len(table) // 2
+        scores[:, 0] = table[(torch.arange(width + 1) + 1).clamp_max(widest) + widest]
+        scores[:, 0, width] = float("-inf")
+        null_scores = torch.full((1, steps + 1), direction.null, dtype=torch.float64).logit()
+        null_scores[:, -1] = -1e4
+        return Chain.from_scores(scores, transition=Jump(table), null_scores=null_scores), log_f
 
 
 def empty_posterior(source: int, target: int) -> PairPosterior:

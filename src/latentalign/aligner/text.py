@@ -190,8 +190,8 @@ def path_links(aligner: Aligner, words: tuple[list[Word], list[Word]], side: int
         return frozenset()
     source, target = (aligner.config.normalise(side_words) for side_words in words)
     chain, log_f = aligner.chain(source, target, side)
-    path = chain.posterior(log_f).mode[0].tolist()
-    width = log_f.shape[-1] - 1
+    path = chain.posterior(log_f).mode[0].tolist()[:-1]  # without the end
+    width = log_f.shape[-1] - 2
     links = ((place, word) for word, place in enumerate(path) if place < width)
     return frozenset(links if side == 0 else ((word, place) for place, word in links))
 
@@ -240,8 +240,8 @@ def best_paths(aligner: Aligner, pair: AlignedPair, side: int, count: int) -> li
         return []
     config = aligner.config
     chain, log_f = aligner.chain(config.normalise(pair.source), config.normalise(pair.target), side)
-    width = log_f.shape[-1] - 1
+    width = log_f.shape[-1] - 2
     return [
-        {"log_prob": score, "path": [None if place == width else place for place in path]}
+        {"log_prob": score, "path": [None if place > width else place for place in path[:-1]]}
         for path, score in chain.posterior(log_f).best_paths(count)[0]
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ class Pass:
     """Expected counts of one pass over the text."""
 
     links: list[Float[Tensor, " pairs"]]
-    """Of word pairs: one for each direction, or one for both if they agree."""
+    """Of word pairs, for each direction."""
     directions: list[Counts]
     agreed: float = 0.0
     """Expected number of links of both directions together."""
@@ -92,7 +92,9 @@ def _train(corpus: TrainingCorpus, config: AlignerConfig, name: str) -> Aligner:
         bar = bars.add(name, passes * len(corpus), unit="batches")
         for number in range(passes):
             agree = number >= config.first_iterations
-            found = run_pass(corpus, lexicon, directions, agree=agree, advance=bar.advance)
+            found = run_pass(
+                corpus, lexicon, directions, agree=agree, share=config.own_share, advance=bar.advance
+            )
             maximise(lexicon, directions, found)
             history.append(found.history)
         for side, direction in enumerate(directions):  # from now on NULL is as frequent as it was found to be
@@ -140,24 +142,32 @@ def posteriors(
 
 
 def run_pass(
-    corpus: TrainingCorpus, lexicon: Lexicon, directions: list[Direction], *, agree: bool, advance: Any
+    corpus: TrainingCorpus,
+    lexicon: Lexicon,
+    directions: list[Direction],
+    *,
+    agree: bool,
+    share: float,
+    advance: Callable[[], None],
 ) -> Pass:
-    """The E-step over all batches."""
+    """The E-step over all batches. With `agree`, links count where both directions believe in them."""
     emissions = [lexicon.emissions(side) for side in (0, 1)]
-    links = [torch.zeros(lexicon.size) for _ in range(1 if agree else 2)]
+    links = [torch.zeros(lexicon.size) for _ in directions]
     result = Pass(
         links, [Counts(torch.zeros_like(d.null_words), torch.zeros_like(d.weights)) for d in directions]
     )
     for batch in corpus:
         forward, backward = posteriors(batch, emissions, directions, chain=agree, count_jumps=agree)
-        both = forward.links * backward.links.transpose(1, 2)
+        backward_links = backward.links.transpose(1, 2)
+        both = forward.links * backward_links
         result.agreed += float(both.sum())
         cells = batch.cells.flatten()
-        if agree:
-            links[0].index_add_(0, cells, both.flatten())
-        else:
-            links[0].index_add_(0, cells, forward.links.flatten())
-            links[1].index_add_(0, cells, backward.links.transpose(1, 2).flatten())
+        for side, own in enumerate((forward.links, backward_links)):
+            counted = own
+            if agree:  # a word whose links disagree still learns a little from its own direction
+                unexplained = (1 - both.sum(2 - side, keepdim=True)).clamp_min(0)
+                counted = both + share * unexplained * own
+            links[side].index_add_(0, cells, counted.flatten())
         for counts, found, ids in zip(
             result.directions, (forward, backward), (batch.target, batch.source), strict=True
         ):
@@ -188,7 +198,7 @@ def summarise(found: Pass) -> dict[str, float]:
 def maximise(lexicon: Lexicon, directions: list[Direction], found: Pass) -> None:
     """The M-step: tables, mixture weights, NULL words and jumps."""
     for side, (direction, counts) in enumerate(zip(directions, found.directions, strict=True)):
-        lexicon.update(side, found.links[side % len(found.links)])
+        lexicon.update(side, found.links[side])
         seen = counts.null_words + 0.01
         direction.null_words = seen / seen.sum()
         if counts.jumps.sum() > 0:

@@ -1,7 +1,9 @@
-"""The posterior of a jump chain with NULL whose position scores are all equal, for tables of translation probabilities.
+"""The posterior of a jump chain with NULL between two ends, for tables of translation probabilities.
 
-This is `Chain.from_scores(zeros, transition=Jump(log table), null_scores=...)` without gradients, in float32 and in
-probability space. It is meant for expectation maximisation over whole corpora, where it is several times as fast.
+The chain begins before the first member and ends behind the last one, so the first and the last jump count like all
+others. There are no scores: only the jumps and the emissions decide. Everything is computed without gradients, in
+float32 and in probability space, for expectation maximisation over whole corpora. `tests/core/test_jump_posterior.py`
+writes the same model as a `Chain` with one more member, the end, and one more query, which only the end generates.
 """
 
 from __future__ import annotations
@@ -37,6 +39,18 @@ class JumpMoves:
 
     def matrix(self) -> Float[Tensor, "T T"]:
         return self.weights[self.widths()]
+
+    def end_widths(self, exists: Bool[Tensor, "B T"]) -> Int[Tensor, "B_2 T"]:
+        """The entries of the table for moves from the start to every member, then for moves from there to the end."""
+        place = torch.arange(self.members, device=self.weights.device)
+        width = exists.sum(-1, keepdim=True)
+        jumps = torch.cat([(place + 1).expand(exists.shape), width - place])
+        return jumps.clamp(-self.widest, self.widest) + self.widest
+
+    def ends(self, exists: Bool[Tensor, "B T"]) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+        """K(start, i) and K(i, end) of the members that exist."""
+        first, last = self.weights[self.end_widths(exists)].chunk(2)
+        return first * exists, last * exists
 
     def push(self, mass: Float[Tensor, "B T"], matrix: Tensor | None) -> Float[Tensor, "B T"]:
         """sum_i mass(i) K(i, i')."""
@@ -81,9 +95,10 @@ def jump_posterior(
     null: float,
     count_jumps: bool = False,
 ) -> JumpPosterior:
-    """The posterior of a chain that starts anywhere, moves by `weights` and is NULL with the chance `null`.
+    """The posterior of a chain that moves by `weights` from its start to its end and is NULL with the chance `null`.
 
-    Emissions are probabilities, not logarithms. Padding may hold anything.
+    Emissions are probabilities, not logarithms. Padding may hold anything. The log-likelihood of the last query includes
+    that of the end.
     """
     here, width = members.to(emission.dtype), emission.shape[-1]
     moves = JumpMoves(weights, width)
@@ -93,8 +108,12 @@ def jump_posterior(
     likelihood *= 1 - null
     unseen = (null * null_emission.masked_fill(~exists, 1.0)).t().contiguous().unsqueeze(-1)
     active = exists.t().contiguous().unsqueeze(-1)
-    scale = here / moves.pull(here, matrix).clamp_min(TINY)  # 1 / n(i)
-    position = here / here.sum(-1, keepdim=True).clamp_min(1)
+    first, last = moves.ends(members)
+    scale = here / (moves.pull(here, matrix) + last).clamp_min(
+        TINY
+    )  # 1 / n(i); the end is one more place to go
+    position = first / first.sum(-1, keepdim=True).clamp_min(TINY)
+    last = last * scale
     link, nothing = torch.empty_like(likelihood), torch.empty_like(likelihood)
     total = torch.ones_like(unseen)
     for j in range(len(likelihood)):
@@ -104,15 +123,16 @@ def jump_posterior(
         torch.div(seen, total[j], out=link[j])
         torch.div(copied, total[j], out=nothing[j])
         position = link[j] + nothing[j]
+    ended = (position * last).sum(-1, keepdim=True).clamp_min(TINY)
+    later = end = last / ended
     jumps = torch.zeros_like(matrix) if count_jumps and matrix is not None else None
-    later = torch.ones_like(position)
     for j in reversed(range(len(likelihood))):
         if j + 1 < len(likelihood):
             seen = (likelihood[j + 1] * later / total[j + 1]).masked_fill(~active[j + 1], 0.0)
             if jumps is not None:
                 jumps += ((link[j] + nothing[j]) * scale).t() @ seen
             moved = moves.pull(seen, matrix) * scale + unseen[j + 1] * later / total[j + 1]
-            later = torch.where(active[j + 1], moved, torch.ones_like(moved))
+            later = torch.where(active[j + 1], moved, end)
         link[j] *= later
         nothing[j] *= later
     counts = None
@@ -120,10 +140,16 @@ def jump_posterior(
         counts = torch.zeros_like(weights)
         if jumps is not None and matrix is not None:
             counts.index_add_(0, moves.widths().flatten(), (jumps * matrix).flatten())
+        outer = torch.cat([link[0], position * end])
+        counts.index_add_(0, moves.end_widths(members).flatten(), outer.flatten())
+    total = torch.where(exists.t().unsqueeze(-1), total, torch.ones_like(total))
+    log_likelihood = total.squeeze(-1).t().log()
+    at_end = exists & (exists.cumsum(-1) == exists.sum(-1, keepdim=True))
+    log_likelihood = log_likelihood + torch.where(at_end, ended.log(), torch.zeros_like(ended))
     return JumpPosterior(
         link.transpose(0, 1).masked_fill(~exists.unsqueeze(-1), 0.0),
         nothing.sum(-1).t().masked_fill(~exists, 0.0),
-        total.squeeze(-1).t().log().masked_fill(~exists, 0.0),
+        log_likelihood,
         counts,
     )
 
