@@ -9,10 +9,11 @@ from pydantic import Field
 from latentalign import config
 from latentalign.config import Section
 from latentalign.recipe_reference import REQUIRED, UNSET, RecipeKey, recipe_keys, recipe_tables
+from latentalign.tasks.alignment.recipe import AlignmentConfig
 from latentalign.tasks.nmt.recipe import NMTConfig
 from latentalign.tasks.vqa.recipe import VQAConfig
 
-MODELS = {"nmt": NMTConfig, "vqa": VQAConfig}
+MODELS = {"nmt": NMTConfig, "vqa": VQAConfig, "align": AlignmentConfig}
 
 
 def leaves(table, prefix=""):

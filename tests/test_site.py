@@ -10,6 +10,7 @@ from typer.main import get_command
 from latentalign import OBJECTIVES
 from latentalign.cli.main import app
 from latentalign.recipe_reference import recipe_keys
+from latentalign.tasks.alignment import schema as alignment_schema
 from latentalign.tasks.nmt import schema as nmt_schema
 from latentalign.tasks.nmt.recipe import NMTConfig
 from latentalign.tasks.registry import TASKS
@@ -95,7 +96,7 @@ def test_every_figure_and_every_json_key_is_on_the_site(generator):
         for name, note in task.figure_notes.items():
             assert f"| `{name}` | {note.unit or 'text'} | {note.meaning} |" in figures
     documents = pages.documents_page()
-    for name, model in {**nmt_schema.DOCUMENTS, **vqa_schema.DOCUMENTS}.items():
+    for name, model in {**nmt_schema.DOCUMENTS, **vqa_schema.DOCUMENTS, **alignment_schema.DOCUMENTS}.items():
         section = documents.partition(f"## `{name}`\n")[2].partition("\n## ")[0]
         for inner in pages.models_in(model):
             assert inner.__doc__, inner

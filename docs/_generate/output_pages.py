@@ -9,6 +9,8 @@ from markdown_tables import table
 from pydantic import BaseModel
 
 from latentalign.recipe_errors import parts_of
+from latentalign.tasks.alignment import figure_notes as alignment_figures
+from latentalign.tasks.alignment import schema as alignment_schema
 from latentalign.tasks.figure_notes import FigureNote
 from latentalign.tasks.nmt import figure_notes as nmt_figures
 from latentalign.tasks.nmt import schema as nmt_schema
@@ -29,8 +31,8 @@ of the program are the same. It says so on stderr.
 DOCUMENTS = """\
 # JSON output
 
-Programs can rely on these documents. The schemas are generated from the models in `latentalign.tasks.nmt.schema` and
-`latentalign.tasks.vqa.schema`, and the tests validate real output against them. New keys may be added in later
+Programs can rely on these documents. The schemas are generated from the models in `latentalign.tasks.nmt.schema`,
+`latentalign.tasks.vqa.schema` and `latentalign.tasks.alignment.schema`, and the tests validate real output against them. New keys may be added in later
 versions; keys that exist keep their meaning.
 
 Words are spelt as in the input, also if the tokenizer lowers text. A span `[start, end]` counts characters (Unicode
@@ -42,7 +44,11 @@ code points) of the input line from 0: in Python, `line[start:end]` is the word.
 
 def figures_page() -> str:
     """Markdown of the page about figures."""
-    tasks = {"Translation": nmt_figures.FIGURES, "Question answering": vqa_figures.FIGURES}
+    tasks = {
+        "Translation": nmt_figures.FIGURES,
+        "Question answering": vqa_figures.FIGURES,
+        "Word alignment": alignment_figures.FIGURES,
+    }
     return "\n".join([FIGURES, *(figures_section(name, notes) for name, notes in tasks.items())])
 
 
@@ -54,7 +60,7 @@ def figures_section(name: str, notes: dict[str, FigureNote]) -> str:
 
 def documents_page() -> str:
     """Markdown of the page about JSON documents."""
-    documents = {**nmt_schema.DOCUMENTS, **vqa_schema.DOCUMENTS}
+    documents = {**nmt_schema.DOCUMENTS, **vqa_schema.DOCUMENTS, **alignment_schema.DOCUMENTS}
     return "\n".join([DOCUMENTS, *(document_section(name, model) for name, model in documents.items())])
 
 

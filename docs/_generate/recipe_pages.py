@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from latentalign import OBJECTIVES
 from latentalign.recipe_reference import REQUIRED, UNSET, RecipeTable, recipe_tables
+from latentalign.tasks.alignment.recipe import AlignmentConfig
 from latentalign.tasks.nmt.recipe import NMTConfig
 from latentalign.tasks.vqa.recipe import VQAConfig
 
@@ -49,7 +50,7 @@ to the current folder. A key whose default is *unset* may be absent.
 
 def page() -> str:
     """Markdown of the whole page."""
-    tasks = {"Translation": NMTConfig, "Question answering": VQAConfig}
+    tasks = {"Translation": NMTConfig, "Question answering": VQAConfig, "Word alignment": AlignmentConfig}
     parts = [INTRODUCTION, *(task_section(name, model) for name, model in tasks.items()), objective_options()]
     return "\n".join(parts)
 

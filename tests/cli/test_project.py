@@ -39,7 +39,6 @@ def test_bad_input_is_named_with_its_line(files):
     assert "--format must be one of text, json" in run(*options, "--format", "pharaoh", code=2)
     assert "must be one of html, xml, placeholders, got 'rtf'" in run(*options, "--kind", "rtf", code=2)
     assert "pass --target" in run("--source", files / "source", code=2)
-    assert "pass a run that aligns, or word links with --links" in run(*options[:4], code=2)
     assert "either a run or --links" in run(files, *options, code=2)
     (files / "source").write_text("a\n\n<b>c\n")
     message = run(*options, "--kind", "xml", code=2)

@@ -67,7 +67,7 @@ def test_every_shipped_recipe_has_a_description():
 def test_recipe_list_names_what_is_shipped():
     found = json.loads(command("recipe", "list", "--json").stdout)["recipes"]
     assert [row["name"] for row in found] == shipped_recipes()
-    assert {row["task"] for row in found} == {"nmt", "vqa"}
+    assert {row["task"] for row in found} == {"alignment", "nmt", "vqa"}
     lines = command("recipe", "list").stdout.decode().splitlines()
     assert lines[0].split("  ")[0] == shipped_recipes()[0]
 

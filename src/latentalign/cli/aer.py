@@ -35,7 +35,7 @@ def command(
     seed: Annotated[int, typer.Option(help="seed of the bootstrap")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Score word alignments: AER, precision, recall and F1, and whether their probabilities can be trusted."""
+    """Score word alignments: AER, precision, recall, F1 and the calibration of probabilities."""
     from latentalign.links.formats import read_gold, read_predicted
     from latentalign.links.scores import score
     from latentalign.links.sets import lacks_zero

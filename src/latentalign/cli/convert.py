@@ -21,7 +21,7 @@ def command(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn a run into one of another objective, e.g. soft attention into a latent model, without starting over."""
+    """Turn a run into one of another objective, such as soft attention into a latent model."""
     from latentalign.tasks.registry import task_of_run
     from latentalign.training.convert import convert_run
     from latentalign.training.run import Run

@@ -18,7 +18,9 @@ def command(
     data: Annotated[
         str | None, typer.Option(help="demo, multi30k, iwslt14, scenes, daquar, vqa2, or a recipe")
     ] = None,
-    task: Annotated[str | None, typer.Option(help="nmt or vqa; default: the task of the data")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="nmt, vqa or alignment; default: the task of the data")
+    ] = None,
     rows: Annotated[
         str | None, typer.Option(help="comma-separated rows; default: those of the tables")
     ] = None,

@@ -97,8 +97,8 @@ def jump_posterior(
 ) -> JumpPosterior:
     """The posterior of a chain that moves by `weights` from its start to its end and is NULL with the chance `null`.
 
-    Emissions are probabilities, not logarithms. Padding may hold anything. The log-likelihood of the last query includes
-    that of the end.
+    Emissions are probabilities, not logarithms. Padding may hold anything. The log-likelihood of the last query
+    includes that of the end.
     """
     here, width = members.to(emission.dtype), emission.shape[-1]
     moves = JumpMoves(weights, width)

@@ -51,10 +51,14 @@ class Paths(Document):
 class Phrase(Document):
     """A pair of phrases whose links stay inside them. Ends are exclusive."""
 
-    source_start: int
-    source_end: int
-    target_start: int
-    target_end: int
+    source_start: int = Field(ge=0)
+    """First source word."""
+    source_end: int = Field(ge=0)
+    """Source word behind the last one."""
+    target_start: int = Field(ge=0)
+    """First target word."""
+    target_end: int = Field(ge=0)
+    """Target word behind the last one."""
     probability: Probability
     """Probability of the least probable link."""
 
@@ -88,3 +92,7 @@ class AlignerRecord(Document):
     """With `--nbest`."""
     phrases: list[Phrase] | None = None
     """With `--phrases`."""
+
+
+DOCUMENTS: dict[str, type[BaseModel]] = {"align --format json, of an aligner": AlignerRecord}
+"""Documents by the command that writes them."""

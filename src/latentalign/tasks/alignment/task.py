@@ -16,9 +16,9 @@ from latentalign.aligner import Aligner, train_aligner
 from latentalign.config import Recipe
 from latentalign.errors import CheckpointError, InputError
 from latentalign.storage import RECOVERY, format_json, parse_saved_json, read_saved, sha256, write_text
+from latentalign.tasks.alignment.figure_notes import FIGURES
 from latentalign.tasks.alignment.recipe import AlignmentConfig
 from latentalign.tasks.base import EvaluationOptions, Task, Trained, choose_split
-from latentalign.tasks.figure_notes import FigureNote
 from latentalign.tasks.splits import TextSplit
 from latentalign.textfiles import require_equal_lines
 from latentalign.training.distributed import World
@@ -30,17 +30,6 @@ if TYPE_CHECKING:
     from latentalign.aligner.text import AlignedStream
     from latentalign.reproduction.experiment import Experiment
     from latentalign.tasks.diagnosis import ExampleSet
-
-FIGURES = {
-    "aer": FigureNote("", "Alignment error rate against the gold links; lower is better."),
-    "precision": FigureNote("", "Share of the links that are gold links."),
-    "recall": FigureNote("", "Share of the sure gold links that were found."),
-    "f1": FigureNote("", "Harmonic mean of precision and recall."),
-    "expected_f1": FigureNote("", "The F1 that the aligner itself expects of its links."),
-    "threshold": FigureNote("", "Probability from which a link is kept."),
-    "unlinked_source": FigureNote("", "Share of source words without a link."),
-    "unlinked_target": FigureNote("", "Share of target words without a link."),
-}
 
 
 class WordLists:
