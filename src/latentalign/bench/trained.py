@@ -10,6 +10,7 @@ from latentalign import config as recipes
 from latentalign.bench.rows import SOFT, Row
 from latentalign.bench.workload import RATE, Preset
 from latentalign.search import BeamSearch
+from latentalign.tasks.nmt.external import obtain_links
 from latentalign.tasks.nmt.model import TranslationModel
 from latentalign.tasks.nmt.recipe import NMTConfig
 from latentalign.tasks.nmt.task import TRANSLATION, build_caches
@@ -60,7 +61,9 @@ class TrainedRun:
     def problem(self, row: Row) -> tuple[TranslationData, LossModule]:
         config, tokenizer, model = self.build(row)
         corpora = build_caches(config, tokenizer, Run(self.folder).cache)
-        return TranslationData(config, tokenizer, corpora), LossModule(model, row.objective.build())
+        links = obtain_links(config, tokenizer, Run(self.folder).cache)
+        data = TranslationData(config, tokenizer, corpora, links=links)
+        return data, LossModule(model, row.objective.build())
 
     def translation(self) -> tuple[TranslationModel, list[list[int]]]:
         """The trained model with a categorical prior, and the test sentences, or else the validation sentences."""

@@ -29,6 +29,11 @@ def format_pharaoh(links: Links) -> str:
     return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
 
+def format_probabilities(links: LinkProbabilities) -> str:
+    """One line of `i-j:probability`, sorted by source and target."""
+    return " ".join(f"{source}-{target}:{p:.4g}" for (source, target), p in sorted(links.items()))
+
+
 def reverse(links: Links) -> Links:
     """The same links with the two sides swapped."""
     return frozenset((target, source) for source, target in links)

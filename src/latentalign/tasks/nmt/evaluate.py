@@ -18,9 +18,10 @@ from latentalign.tasks.likelihoods import KMAX, LOG_PROBABILITIES, NATS, sum_log
 from latentalign.tasks.nmt.align import align_pairs, available_alignments, encode_pairs
 from latentalign.tasks.nmt.data import Corpus, build_cache
 from latentalign.tasks.nmt.error_rates import ERROR_RATES, error_rates
+from latentalign.tasks.nmt.external import ExternalLinks, known_links
 from latentalign.tasks.nmt.recipe import TrainedTranslator, find_split
 from latentalign.tasks.nmt.text_scores import text_scores
-from latentalign.tasks.nmt.training_data import ExternalLinks, evaluation_batches
+from latentalign.tasks.nmt.training_data import evaluation_batches
 from latentalign.tasks.nmt.translate import TranslationJob, TranslationSettings, choose_predictive
 from latentalign.training.data import WeightedBatch, perplexity
 
@@ -84,10 +85,11 @@ def observed_batches(
     trained: TrainedTranslator, corpus: Corpus, split_name: str
 ) -> Iterator[tuple[WeightedBatch[Any], Latent]]:
     """All pairs of a split with their latent choices."""
-    split, inference = find_split(trained, split_name), trained.config.inference
+    split = find_split(trained, split_name)
+    path = known_links(trained.config, trained.run.cache, split_name, split)
     external = None
-    if trained.objective.needs_inferred and inference.kind == "external" and split.links:
-        external = ExternalLinks(corpus, trained.vocabulary, split, key=split_name, config=trained.config)
+    if path is not None:
+        external = ExternalLinks(corpus, trained.vocabulary, split, path=path, config=trained.config)
     for batch in evaluation_batches(corpus):
         here = (batch if external is None else external.attach(batch)).to(trained.device)
         yield WeightedBatch(here), trained.model.latent(here)

@@ -21,8 +21,9 @@ from latentalign.tasks.nmt.prior import PriorConfig
 class InferenceConfig(Section):
     """Where q comes from, for objectives that need one."""
 
-    kind: Literal["network", "external"] = "network"
-    """`network`: trained with the model. `external`: word links of another aligner, read from `data.*.links`."""
+    kind: Literal["network", "aligner", "external"] = "network"
+    """`network`: trained with the model. `aligner`: the posterior of our word aligner, which is trained on the training
+    text first. `external`: word links of another aligner, read from `data.*.links`."""
     layers: int | None = Field(None, ge=1)
     """Layers of both bidirectional LSTMs of the network. If unset, as many as `model.encoder_layers`."""
     size: int | None = Field(None, ge=1)
@@ -32,7 +33,7 @@ class InferenceConfig(Section):
     """Let the alignments of q depend on each other in the same way as those of the prior. If unset, only for a
     monotone prior, which needs it."""
     smoothing: float = Field(0.1, ge=0, le=1)
-    """Share of an external q that is spread evenly over all source positions, and NULL if the prior has it."""
+    """Share of a q from links that is spread evenly over all source positions, and NULL if the prior has it."""
 
     def like_encoder(self, layers: int, size: int) -> InferenceConfig:
         """The same settings. Sizes that are not set are those of the encoder."""

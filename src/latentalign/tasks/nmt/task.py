@@ -11,6 +11,7 @@ from latentalign.errors import InputError
 from latentalign.tasks.base import EvaluationOptions, Task
 from latentalign.tasks.diagnosis import ExampleSet
 from latentalign.tasks.nmt.data import Corpus, build_cache, collate
+from latentalign.tasks.nmt.external import obtain_links
 from latentalign.tasks.nmt.figure_notes import FIGURES
 from latentalign.tasks.nmt.model import TranslationModel
 from latentalign.tasks.nmt.recipe import NMTConfig, TrainedTranslator
@@ -43,8 +44,8 @@ class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
 
     def check_recipe(self, config: NMTConfig) -> None:
         distribution = DISTRIBUTIONS[config.objective.prototype.distribution]
-        if config.inference.kind == "external" and not distribution.supports("enumerate"):
-            raise InputError(f'{config.objective.name} has no external q; set inference.kind = "network"')
+        if config.inference.kind != "network" and not distribution.supports("enumerate"):
+            raise InputError(f'{config.objective.name} has no q from links; set inference.kind = "network"')
 
     def check_files(self, config: NMTConfig) -> None:
         super().check_files(config)
@@ -54,7 +55,9 @@ class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
 
     def prepare(self, config: NMTConfig, run: Run, world: World) -> TranslationData:
         tokenizer = obtain_tokenizer(config, run)
-        return TranslationData(config, tokenizer, build_caches(config, tokenizer, run.cache), world=world)
+        corpora = build_caches(config, tokenizer, run.cache)
+        links = obtain_links(config, tokenizer, run.cache)
+        return TranslationData(config, tokenizer, corpora, links=links, world=world)
 
     def load_vocabulary(self, run: Run) -> Tokenizer:
         return Tokenizer.load(run.tokenizer)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from latentalign.errors import InputError
-from latentalign.links.formats import read_predicted
-from latentalign.links.sets import LinkProbabilities
 from latentalign.tasks.nmt.data import Batch, Batches, Corpus, collate
-from latentalign.tasks.nmt.inference_network import external_scores
+from latentalign.tasks.nmt.external import ExternalLinks
 from latentalign.tasks.nmt.recipe import NMTConfig
-from latentalign.tasks.nmt.splits import SplitConfig
 from latentalign.tasks.nmt.text_scores import bleu_signature
 from latentalign.tasks.nmt.tokenizer import EOS, Tokenizer
 from latentalign.training.data import TrainingData, WeightedBatch
@@ -27,46 +22,8 @@ EVALUATION_TOKENS = 4096
 DEFAULT_BATCH_TOKENS = 4096
 
 
-class ExternalLinks:
-    """q from another aligner: the word links of a corpus, ready to become scores of a batch."""
-
-    def __init__(
-        self, corpus: Corpus, tokenizer: Tokenizer, split: SplitConfig, *, key: str, config: NMTConfig
-    ) -> None:
-        if split.links is None:
-            raise InputError(f'inference.kind = "external" needs data.{key}.links, a Pharaoh file')
-        links = read_predicted(split.links).weights
-        lines = list(split.read())
-        if len(links) != len(lines):
-            raise InputError(f"{split.links} has {len(links)} lines, {split} has {len(lines)}")
-        kept = [corpus.line(i) - 1 for i in range(len(corpus))]
-        self.links: list[LinkProbabilities] = [links[i] for i in kept]
-        self.source = [e.words for e in tokenizer.encode_source_batch([lines[i][0] for i in kept])]
-        self.target = [e.words for e in tokenizer.encode_target_batch([lines[i][1] for i in kept])]
-        self.smoothing, self.null = config.inference.smoothing, config.prior.null
-
-    def scores(self, batch: Batch) -> Tensor:
-        """log q of every alignment of a batch: (B, S, T). If the prior has NULL, it is the last member."""
-        shape = (*batch.target.shape, batch.source.shape[1] + self.null)
-        rows = batch.index.tolist()
-        if not rows:
-            return torch.zeros(shape)
-        return external_scores(
-            [self.links[i] for i in rows],
-            [self.source[i] for i in rows],
-            [self.target[i] for i in rows],
-            smoothing=self.smoothing,
-            shape=shape,
-            null=self.null,
-        )
-
-    def attach(self, batch: Batch) -> Batch:
-        """The same batch with the scores of q."""
-        return dataclasses.replace(batch, external=self.scores(batch))
-
-
 class TranslationData(TrainingData[Tokenizer, np.ndarray]):
-    """Encoded training and validation pairs, and the links of an external q."""
+    """Encoded training and validation pairs, and the links of q if they come from files (`links`, by split)."""
 
     def __init__(
         self,
@@ -74,6 +31,7 @@ class TranslationData(TrainingData[Tokenizer, np.ndarray]):
         tokenizer: Tokenizer,
         corpora: tuple[Corpus, Corpus],
         *,
+        links: Mapping[str, Path] | None = None,
         world: World | None = None,
     ) -> None:
         self.config, self.vocabulary = config, tokenizer
@@ -89,7 +47,11 @@ class TranslationData(TrainingData[Tokenizer, np.ndarray]):
             world=1 if world is None else world.size,
         )
         self.device = torch.device(training.device)
-        self.external = read_external(config, tokenizer, {"train": self.train, "valid": self.valid})
+        splits = {"train": (self.train, config.data.train), "valid": (self.valid, config.data.valid)}
+        self.external = {
+            key: ExternalLinks(splits[key][0], tokenizer, splits[key][1], path=path, config=config)
+            for key, path in (links or {}).items()
+        }
 
     def batch_keys(self, epoch: int) -> Sequence[np.ndarray]:
         return self.batches.epoch_batches(epoch)
@@ -132,19 +94,6 @@ class TranslationData(TrainingData[Tokenizer, np.ndarray]):
         if split in self.external:
             batch = self.external[split].attach(batch)
         return batch.to(self.device)
-
-
-def read_external(
-    config: NMTConfig, tokenizer: Tokenizer, corpora: dict[str, Corpus]
-) -> dict[str, ExternalLinks]:
-    """The links of each split, if the objective needs a q and the recipe takes it from files."""
-    if config.inference.kind != "external" or not config.objective.build().needs_inferred:
-        return {}
-    splits = {"train": config.data.train, "valid": config.data.valid}
-    return {
-        key: ExternalLinks(corpus, tokenizer, splits[key], key=key, config=config)
-        for key, corpus in corpora.items()
-    }
 
 
 def evaluation_batches(corpus: Corpus) -> Iterator[Batch]:
