@@ -94,6 +94,9 @@ def flatten(judged: dict[str, Any]) -> dict[str, Any]:
     def interval(ends: tuple[float, float] | None) -> str | None:
         return None if ends is None else f"{ends[0]:.3f} .. {ends[1]:.3f}"
 
+    def with_interval(value: float, ends: tuple[float, float] | None) -> str:
+        return f"{value:.3f}" if ends is None else f"{value:.3f} ({interval(ends)})"
+
     shown = {}
     for name, part in (("", judged), (" of all candidates", judged["candidates"] or {})):
         for figure in ("ece", "brier"):
@@ -103,8 +106,7 @@ def flatten(judged: dict[str, Any]) -> dict[str, Any]:
         f"{b['low']:.1f} .. {b['high']:.1f}": {
             "links": b["links"],
             "mean probability": format_figure(b["probability"]),
-            "share right": format_figure(b["precision"]),
-            "95 %": interval(b["interval"]),
+            "share right, 95 %": with_interval(b["precision"], b["interval"]),
         }
         for b in judged["bins"]
         if b["links"]
@@ -112,11 +114,9 @@ def flatten(judged: dict[str, Any]) -> dict[str, Any]:
     coverage = {
         f"{point['coverage']:.0%}": {
             "links": point["links"],
-            "probability at least": format_figure(point["at_least"]),
-            "precision": format_figure(point["precision"]),
-            "precision, 95 %": interval(point["precision_interval"]),
-            "recall": format_figure(point["recall"]),
-            "recall, 95 %": interval(point["recall_interval"]),
+            "at least": format_figure(point["at_least"]),
+            "precision, 95 %": with_interval(point["precision"], point["precision_interval"]),
+            "recall, 95 %": with_interval(point["recall"], point["recall_interval"]),
         }
         for point in judged["curve"]
     }

@@ -19,6 +19,7 @@ def draw_calibration(result: Part, path: Path) -> None:
     draw_reliability(left, result, colour=COLOURS[0], label="predicted links")
     if result["candidates"]:
         draw_reliability(left, result["candidates"], colour=COLOURS[1], label="all candidates")
+    if result["links"]:
         left.legend(frameon=False, labelcolor=INK, loc="upper left")
     left.plot([0, 1], [0, 1], color="#808080", linestyle=":", linewidth=1.0)
     left.set(xlabel="mean probability", ylabel="share of right links", xlim=(0, 1), ylim=(0, 1.02))
