@@ -133,7 +133,7 @@ def test_unequal_files_and_unsuitable_objectives_are_refused_first(tmp_path):
     with pytest.raises(InputError, match=r"valid.de has 4 lines but .*valid.en has 5"):
         TRANSLATION.check_files(tiny(tmp_path / "data", "soft"))
     relaxed = tiny(tmp_path / "data", "relaxed", "inference.kind=external")
-    with pytest.raises(InputError, match="relaxed has no external q"):
+    with pytest.raises(InputError, match="relaxed has no q from links"):
         TRANSLATION.check(relaxed)
     relaxed = next(name for name in OBJECTIVES if name.startswith("relaxed"))
     objective = tiny(tmp_path / "data", relaxed).objective

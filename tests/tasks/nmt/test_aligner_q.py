@@ -31,7 +31,7 @@ def test_links_are_made_once_for_the_same_text(prepared, tmp_path, monkeypatch):
     config, tokenizer = prepared
     calls = []
 
-    def fake(config, tokenizer):
+    def fake(config, tokenizer, folder):
         calls.append(config)
         return {"train": ["0-0:0.5"], "valid": [""]}
 

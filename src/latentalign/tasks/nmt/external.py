@@ -96,7 +96,7 @@ def align_splits(config: NMTConfig, tokenizer: Tokenizer, folder: Path) -> dict[
     identity = {"version": 1, "texts": texts, "tokenizer": tokenizer.fingerprint()}
     if read_identity(folder / "identity.json") != identity or not all(f.is_file() for f in files.values()):
         folder.mkdir(parents=True, exist_ok=True)
-        for key, links in link_words(config, tokenizer).items():
+        for key, links in link_words(config, tokenizer, folder).items():
             write_text(files[key], "".join(f"{line}\n" for line in links))
         write_json(folder / "identity.json", identity)
     return files
@@ -110,12 +110,15 @@ def read_identity(path: Path) -> Any:
         return None
 
 
-def link_words(config: NMTConfig, tokenizer: Tokenizer) -> dict[str, Iterator[str]]:
-    """Links with probabilities for each pair of the training and validation text, as lines."""
+def link_words(config: NMTConfig, tokenizer: Tokenizer, folder: Path) -> dict[str, Iterator[str]]:
+    """Links with probabilities for each pair of the training and validation text, as lines.
+
+    `folder` holds the temporary files of the aligner.
+    """
     from latentalign.aligner import train_aligner
 
     splits = {"train": config.data.train, "valid": config.data.valid}
-    aligner = train_aligner(word_lines(splits["train"], tokenizer), name="aligner for q")
+    aligner = train_aligner(word_lines(splits["train"], tokenizer), folder=folder, name="aligner for q")
     return {
         key: (
             format_probabilities(likely_links(posterior.mean))
