@@ -32,8 +32,8 @@ DOCUMENTS = """\
 # JSON output
 
 Programs can rely on these documents. The schemas are generated from the models in `latentalign.tasks.nmt.schema`,
-`latentalign.tasks.vqa.schema` and `latentalign.tasks.alignment.schema`, and the tests validate real output against them. New keys may be added in later
-versions; keys that exist keep their meaning.
+`latentalign.tasks.vqa.schema` and `latentalign.tasks.alignment.schema`, and the tests validate real output
+against them. New keys may be added in later versions; keys that exist keep their meaning.
 
 Words are spelt as in the input, also if the tokenizer lowers text. A span `[start, end]` counts characters (Unicode
 code points) of the input line from 0: in Python, `line[start:end]` is the word. In JavaScript, use
