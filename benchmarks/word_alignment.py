@@ -1,11 +1,12 @@
 """Word aligners on the same text in the same run: this project, eflomal and systran-align, with an ablation.
 
-    python benchmarks/word_alignment.py CORPORA OUT [--ablation] [--growth]
+    python benchmarks/word_alignment.py CORPORA OUT [--ablation]
+    python benchmarks/word_alignment.py CORPORA OUT --growth
 
-CORPORA holds europarl-20k/ and gold-de-en/ (and iwslt14-part/ and multi30k/ for --growth). eflomal and systran-align are
-installed from PyPI into OUT/tools; they are not dependencies of the project. All aligners learn from the Europarl text
-and the gold sentences without their links, lowercased. Prints tables in Markdown. --growth trains on 25,000 to 200,000
-pairs (all three corpora, shuffled; the largest size repeats them) and prints memory and time.
+CORPORA holds europarl-20k/ and gold-de-en/ (and iwslt14-part/ and multi30k/ for --growth). eflomal and systran-align
+are installed from PyPI into OUT/tools; they are not dependencies of the project. All aligners learn from the Europarl
+text and the gold sentences without their links, lowercased. Prints tables in Markdown. --growth trains on 25,000 to
+200,000 pairs (all three corpora, shuffled; the largest size repeats them) and prints memory and time.
 """
 
 from __future__ import annotations
@@ -143,6 +144,8 @@ def compare(ours: list[Links], theirs: list[Links], gold: list) -> float:
 
 def main() -> None:
     corpora, out = Path(sys.argv[1]), Path(sys.argv[2])
+    if "--growth" in sys.argv:
+        return growth(corpora, out)
     folder, tools = prepare(corpora, out), install_tools(out)
     gold = read_gold(corpora / "gold-de-en" / "test.align")
     ours, wall, cpu, _ = run_ours(folder, [], "latentalign")
@@ -175,8 +178,6 @@ def main() -> None:
             links = mine if not settings else run_ours(folder, settings, f"ablation-{number}")[0]
             s = score(gold, gold_part(links, len(gold)), bootstrap=0)
             print(f"| {name} | {s.aer:.3f} | {s.precision:.3f} | {s.recall:.3f} |", flush=True)
-    if "--growth" in sys.argv:
-        growth(corpora, out)
 
 
 GROWTH = """
@@ -199,7 +200,7 @@ print(json.dumps({"seconds": time.monotonic() - began, "peak_mb": peak, "after_m
 def growth(corpora: Path, out: Path) -> None:
     """Memory and time for more and more pairs of three corpora together."""
     folder = out / "growth"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     parts = ("iwslt14-part", "europarl-20k", "multi30k")
     text = {
         side: [line.lower() for part in parts for line in read_lines(corpora / part / f"train.{side}")]
