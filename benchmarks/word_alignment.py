@@ -145,7 +145,8 @@ def compare(ours: list[Links], theirs: list[Links], gold: list) -> float:
 def main() -> None:
     corpora, out = Path(sys.argv[1]), Path(sys.argv[2])
     if "--growth" in sys.argv:
-        return growth(corpora, out)
+        growth(corpora, out)
+        return
     folder, tools = prepare(corpora, out), install_tools(out)
     gold = read_gold(corpora / "gold-de-en" / "test.align")
     ours, wall, cpu, _ = run_ours(folder, [], "latentalign")

@@ -16,6 +16,8 @@ class AlignerConfig(Section):
 
     tokenize: Literal["words", "characters"] = "words"
     """`words` are separated by spaces. `characters` aligns characters with their combining marks."""
+    target_tokenize: Literal["words", "characters"] | None = None
+    """The same for the target text, if it differs."""
     lowercase: bool = True
     """Ignore case."""
     prefixes: tuple[int, ...] = (4,)
@@ -42,9 +44,14 @@ class AlignerConfig(Section):
     largest_table: int = Field(16_000_000, ge=1000)
     """Word pairs with a translation probability of their own. It limits the memory of training."""
 
-    def split(self, line: str) -> list[Word]:
-        """The words of a line and where they stand."""
-        return find_words(line) if self.tokenize == "words" else find_characters(line)
+    def split(self, line: str, side: int) -> list[Word]:
+        """The words of a line and where they stand; side 0 is the source, side 1 the target."""
+        kind = (self.target_tokenize if side == 1 else None) or self.tokenize
+        return find_words(line) if kind == "words" else find_characters(line)
+
+    def split_pair(self, pair: tuple[str, str]) -> tuple[list[Word], list[Word]]:
+        """The words of both sides."""
+        return self.split(pair[0], 0), self.split(pair[1], 1)
 
     def normalise(self, words: list[Word]) -> list[str]:
         """The words as the aligner compares them."""

@@ -144,9 +144,9 @@ class TrainingCorpus:
         ):
             for pair in pairs:
                 self.pairs += 1
-                sides = zip((source, target), vocabularies, offsets, pair, strict=True)
-                for file, vocabulary, starts, line in sides:
-                    words = config.normalise(config.split(line))
+                sides = zip((source, target), vocabularies, offsets, config.split_pair(pair), strict=True)
+                for file, vocabulary, starts, found in sides:
+                    words = config.normalise(found)
                     array("i", vocabulary.add(words)).tofile(file)
                     starts.append(starts[-1] + len(words))
         for name, starts in zip(("source", "target"), offsets, strict=True):

@@ -149,8 +149,8 @@ class Aligner:
     def align_lines(self, pairs: Iterable[tuple[str, str]]) -> Iterator[PairPosterior]:
         """The posteriors of lines of text."""
         config = self.config
-        split = ((config.normalise(config.split(a)), config.normalise(config.split(b))) for a, b in pairs)
-        return self.align(split)
+        words = (config.split_pair(pair) for pair in pairs)
+        return self.align((config.normalise(a), config.normalise(b)) for a, b in words)
 
     @torch.no_grad()
     def _align_group(self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[PairPosterior]:

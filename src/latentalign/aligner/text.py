@@ -122,8 +122,8 @@ class AlignedStream:
         config = self.aligner.config
 
         def split() -> Iterator[tuple[list[str], list[str]]]:
-            for source, target in self.text:
-                words.append((config.split(source), config.split(target)))
+            for pair in self.text:
+                words.append(config.split_pair(pair))
                 yield config.normalise(words[-1][0]), config.normalise(words[-1][1])
 
         for posterior in self.aligner.align(split()):

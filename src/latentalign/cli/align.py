@@ -38,7 +38,10 @@ def command(
         Path | None, typer.Option(help="without RUN: keep the aligner in this run directory")
     ] = None,
     tokenize: Annotated[
-        str | None, typer.Option(help="without RUN: words (separated by spaces) or characters [words]")
+        str | None,
+        typer.Option(
+            help="without RUN: words (separated by spaces) or characters; `characters,words` if the target differs"
+        ),
     ] = None,
     using: Annotated[
         str,

@@ -66,9 +66,14 @@ def recipe_of_files(
     given = {name: str(path.absolute()) for name, path in files.items() if path is not None}
     if sorted(given) not in (["pairs"], ["source", "target"]):
         raise InputError("pass --source and --target with one file each, or --pairs with one file for both")
-    if tokenize not in ("words", "characters"):
-        raise InputError(f"--tokenize must be words or characters, got {tokenize!r}")
-    return AlignmentConfig.model_validate({"data": {"train": given}, "aligner": {"tokenize": tokenize}})
+    kinds = tokenize.split(",")
+    if len(kinds) > 2 or not set(kinds) <= {"words", "characters"}:
+        raise InputError(
+            "--tokenize must be words or characters, or one of them for each side with a comma between, "
+            f"got {tokenize!r}"
+        )
+    sides = dict(zip(("tokenize", "target_tokenize"), kinds, strict=False))
+    return AlignmentConfig.model_validate({"data": {"train": given}, "aligner": sides})
 
 
 TrainedAligner = Trained[AlignmentConfig, WordLists, AlignerModel]
