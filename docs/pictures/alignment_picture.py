@@ -100,6 +100,8 @@ class Panel:
     matrix: Matrix
     path: Sequence[tuple[int, int]] = ()
     """(source, target) along a path that is drawn as a line."""
+    numbers: bool = False
+    """Write every probability, in per cent."""
 
 
 def draw(record: Mapping[str, Any], gold: Links) -> str:
@@ -163,6 +165,12 @@ def panel_elements(
                 f'<rect class="{panel.colour}" x="{x:.1f}" y="{y:.1f}" width="{CELL}" height="{CELL}" '
                 f'opacity="{probability:.3f}"/>'
             )
+            if panel.numbers and round(100 * probability):
+                ink = "var(--paper)" if probability > 0.5 else "var(--ink)"
+                yield (
+                    f'<text style="font-size:10.5px;fill:{ink}" x="{x + CELL / 2:.1f}" y="{y + CELL / 2 + 4:.1f}" '
+                    f'text-anchor="middle">{100 * probability:.0f}</text>'
+                )
     lines = [f"M{left:.1f} {top + CELL * j:.1f}h{CELL * columns}" for j in range(rows + 1)]
     lines += [f"M{left + CELL * i:.1f} {top:.1f}v{CELL * rows}" for i in range(columns + 1)]
     yield f'<path class="grid" d="{"".join(lines)}"/>'
