@@ -1,4 +1,4 @@
-"""The pictures of alignments and chains are valid SVG whatever the words are, and show what the matrices say."""
+"""The pictures of alignments, chains and aligners are valid SVG whatever the words are, and show what the matrices say."""
 
 import importlib.util
 import sys
@@ -6,6 +6,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+
+from latentalign.aligner import train_aligner
 
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 
@@ -20,6 +22,7 @@ def load(name):
 
 picture = load("alignment_picture")
 chains = load("chain_pictures")
+aligners = load("aligner_pictures")
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -75,3 +78,28 @@ def test_rows_of_transitions_are_distributions_and_respect_their_kind():
         np.testing.assert_allclose(chains.transition_matrix(transition).sum(1), 1.0, rtol=1e-6)
     monotone = chains.transition_matrix(chains.KINDS["Monotone"][1])
     assert not np.tril(monotone, -1).any()
+
+
+def test_the_picture_of_an_aligner_writes_its_probabilities_in_per_cent_with_null():
+    pairs = [("a b", "x y"), ("a", "x"), ("b", "y"), ("a c", "x z")]
+    aligner = train_aligner(pairs)
+    (found,) = aligner.align_lines([("a b", "y x")])
+    root = ElementTree.fromstring(aligners.draw_links(aligner, ("a b", "y x")))
+    shown = [text.text for text in root.iter(f"{SVG}text") if "font-size" in (text.get("style") or "")]
+    matrices = [
+        aligners.with_null(found.forward, found.target_null, np.zeros(2)),
+        aligners.with_null(found.backward, np.zeros(2), found.source_null),
+        aligners.with_null(found.mean, found.target_null, found.source_null),
+    ]
+    expected = [f"{100 * p:.0f}" for matrix in matrices for p in matrix.flatten() if p >= 0.01]
+    assert shown == expected
+
+
+def test_the_picture_of_jumps_has_the_shares_that_were_learned_before_they_were_tempered():
+    aligner = train_aligner([("a b c", "x y z"), ("b c", "y z"), ("c", "z"), ("a", "x")])
+    root = ElementTree.fromstring(aligners.draw_jumps(aligner))
+    heights = [float(r.get("height")) for r in root.iter(f"{SVG}rect") if r.get("class") == "prior"]
+    weights = aligner.directions[0].weights ** (1 / aligner.config.jump_weight)
+    middle = len(weights) // 2
+    drawn = weights[middle + aligners.WIDTHS.start : middle + aligners.WIDTHS.stop].numpy()
+    np.testing.assert_allclose(heights, aligners.HEIGHT * drawn / drawn.max(), atol=0.06)
