@@ -37,7 +37,7 @@ def with_null(matrix: Matrix, target_null: Matrix, source_null: Matrix) -> Matri
 def draw_links(aligner: Aligner, pair: tuple[str, str]) -> str:
     """Both directions of an aligner, and the mean of their links."""
     (found,) = aligner.align_lines([pair])
-    source, target = ([word.text for word in aligner.config.split(line)] for line in pair)
+    source, target = ([word.text for word in side] for side in aligner.config.split_pair(pair))
     nothing = (np.zeros_like(found.target_null), np.zeros_like(found.source_null))
     forward = with_null(found.forward, found.target_null, nothing[1])
     backward = with_null(found.backward, nothing[0], found.source_null)

@@ -1,4 +1,4 @@
-"""The pictures of alignments, chains and aligners are valid SVG whatever the words are, and show what the matrices say."""
+"""Pictures of alignments, chains and aligners are valid SVG whatever the words are, and show what the matrices say."""
 
 import importlib.util
 import sys
