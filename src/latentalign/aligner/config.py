@@ -41,8 +41,9 @@ class AlignerConfig(Section):
     """Exponent of the learned jump probabilities in the final posterior. 1 trusts them fully."""
     longest: int = Field(250, ge=1)
     """Sentences with more words are aligned, but not learned from."""
-    largest_table: int = Field(16_000_000, ge=1000)
-    """Word pairs with a translation probability of their own. It limits the memory of training."""
+    largest_table: int = Field(6_000_000, ge=1000)
+    """Word pairs with a translation probability of their own. If there are more, the rarest are left out. It limits the
+    memory of training."""
 
     def split(self, line: str, side: int) -> list[Word]:
         """The words of a line and where they stand; side 0 is the source, side 1 the target."""

@@ -24,6 +24,8 @@ from latentalign.aligner.config import AlignerConfig, unit_of
 Array = np.ndarray[Any, np.dtype[Any]]
 CELLS = 400_000
 """Cells of a batch, padding included."""
+WAITING = 1_000_000
+"""New word pairs that are collected before they are merged into the table."""
 NO_PAIR = 0
 """Index of cells without a word pair: padding, and pairs that are too rare for the table."""
 
@@ -224,32 +226,43 @@ class PairTable:
 
     def __init__(self, largest: int) -> None:
         self.largest = largest
-        self.keys, self.counts = np.full(1, -1, np.int64), np.ones(1, np.int64)
+        self.keys, self.counts = np.full(1, -1, np.int64), np.ones(1, np.int32)
         self.waiting: list[tuple[Array, Array]] = []
         self.size = 0
 
     def add(self, keys: Int[Array, " n"], counts: Int[Array, " n"]) -> None:
-        """Count sorted pairs of one batch."""
-        self.waiting.append((keys, counts))
-        self.size += len(keys)
-        if self.size > max(len(self.keys), 2_000_000):
+        """Count the pairs of one batch, which are sorted."""
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        known = self.keys[place] == keys
+        self.counts[place[known]] += counts[known].astype(np.int32)
+        self.waiting.append((keys[~known], counts[~known]))
+        self.size += len(self.waiting[-1][0])
+        if self.size > WAITING:
             self._merge()
 
     def _merge(self) -> None:
-        keys = np.concatenate([self.keys, *(k for k, _ in self.waiting)])
-        counts = np.concatenate([self.counts, *(c for _, c in self.waiting)])
+        """Add the pairs that wait. If there are too many, forget the rarest first (lossy counting)."""
+        keys, counts = sum_by_key(*(np.concatenate(column) for column in zip(*self.waiting, strict=True)))
         self.waiting, self.size = [], 0
-        order = np.argsort(keys, kind="stable")
-        keys, counts = keys[order], counts[order]
-        first = np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))
-        self.keys, self.counts = keys[first], np.add.reduceat(counts, first)
+        self.keys, self.counts = sum_by_key(
+            np.concatenate([self.keys, keys]), np.concatenate([self.counts, counts])
+        )
         least = 1
-        while len(self.keys) > self.largest:  # lossy counting: forget the rarest pairs first
+        while len(self.keys) > self.largest:
             least += 1
             keep = (self.counts >= least) | (self.keys < 0)
             self.keys, self.counts = self.keys[keep], self.counts[keep]
 
     def finish(self) -> Int[Array, " pairs"]:
         """The sorted keys of all pairs; the first is -1, for no pair."""
-        self._merge()
+        if self.waiting:
+            self._merge()
         return self.keys
+
+
+def sum_by_key(keys: Int[Array, " n"], counts: Int[Array, " n"]) -> tuple[Array, Array]:
+    """Sorted keys without repetitions, and the sums of their counts."""
+    order = np.argsort(keys, kind="stable")  # linear for runs that are sorted already
+    keys, counts = keys[order], counts[order]
+    first = np.flatnonzero(np.diff(keys, prepend=np.int64(-2))) if len(keys) else np.zeros(0, np.int64)
+    return keys[first], np.add.reduceat(counts, first).astype(np.int32) if len(first) else counts

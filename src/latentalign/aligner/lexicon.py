@@ -63,6 +63,11 @@ def bucket_of(frequency: Float[Tensor, " words"]) -> Int[Tensor, " words"]:
     return frequency.clamp_min(1).log2().long().clamp_max(BUCKETS - 1)
 
 
+def index_tensor(numbers: Array) -> Int[Tensor, " n"]:
+    """Indices as a tensor of half the size."""
+    return torch.from_numpy(numbers.astype(np.int32))
+
+
 def expected_probability(counts: Tensor, total: Tensor, sparsity: float, outcomes: int) -> Tensor:
     """exp E[log p] under the Dirichlet posterior of expected counts."""
     return torch.exp(torch.digamma(counts + sparsity) - torch.digamma(total + sparsity * outcomes))
@@ -77,7 +82,7 @@ class Lexicon:
         self.words, self.sparsity, self.size = words, sparsity, len(keys)
         width = max(1, len(words.vocabularies[1]))
         known = np.maximum(keys, 0)  # the first key is -1, for no pair
-        self.pair_words = (torch.from_numpy(known // width), torch.from_numpy(known % width))
+        self.pair_words = (index_tensor(known // width), index_tensor(known % width))
         self.levels: list[Level] = []
         self.level_index: list[Int[Tensor, " pairs"]] = []
         self.shares: list[tuple[Tensor, Tensor]] = []
@@ -105,14 +110,14 @@ class Lexicon:
             for side in (0, 1)
         )
         self.levels.append(Level(kind, length, units, (counts[0], counts[1]), keys))
-        self.level_index.append(torch.from_numpy(index.astype(np.int32)))
+        self.level_index.append(index_tensor(index))
         shares = [
             self.words.frequencies[side] / counts[side][torch.from_numpy(unit_of_word[side])]
             for side in (0, 1)
         ]
         self.shares.append((shares[0], shares[1]))
         width = max(1, len(units[1]))
-        self.level_words.append((torch.from_numpy(keys // width), torch.from_numpy(keys % width)))
+        self.level_words.append((index_tensor(keys // width), index_tensor(keys % width)))
 
     def chunks(self) -> Iterator[slice]:
         return (slice(start, start + CHUNK) for start in range(0, self.size, CHUNK))
