@@ -66,7 +66,9 @@ def test_the_likelihood_is_that_of_the_chain_up_to_its_start(problem):
         assert float(found.log_likelihood[row, :s].double().sum()) == pytest.approx(float(expected), abs=1e-4)
 
 
-def test_expected_jumps_include_the_first_and_the_last(problem):
+@pytest.mark.parametrize("longest", [384, 0], ids=["matrix", "convolution"])
+def test_expected_jumps_include_the_first_and_the_last(problem, monkeypatch, longest):
+    monkeypatch.setattr(module, "LONGEST_MATRIX", longest)
     emission, null, members, exists = problem
     weights = torch.rand(7) + 0.1
     found = jump_posterior(emission, null, members, exists, weights=weights, null=NULL, count_jumps=True)

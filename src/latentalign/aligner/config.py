@@ -40,7 +40,7 @@ class AlignerConfig(Section):
     jump_weight: float = Field(0.5, gt=0, le=1)
     """Exponent of the learned jump probabilities in the final posterior. 1 trusts them fully."""
     longest: int = Field(250, ge=1)
-    """Sentences with more words are aligned, but not learned from."""
+    """Sentences with more words are aligned, but not learned from, unless all are that long."""
     largest_table: int = Field(6_000_000, ge=1000)
     """Word pairs with a translation probability of their own. If there are more, the rarest are left out. It limits the
     memory of training."""

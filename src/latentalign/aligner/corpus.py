@@ -123,7 +123,8 @@ class TrainingCorpus:
         self.pairs = 0
         self._encode(pairs, config)
         self.source, self.target = open_side(folder, "source"), open_side(folder, "target")
-        self.batches = plan_batches(self.source.lengths, self.target.lengths, longest=config.longest)
+        lengths = self.source.lengths, self.target.lengths
+        self.batches = plan_batches(*lengths, longest=config.longest) or plan_batches(*lengths, longest=None)
         self._shapes = [
             (
                 len(b),

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from latentalign.aligner.config import AlignerConfig, unit_of
 from latentalign.aligner.corpus import Sentences, Vocabulary, plan_batches
-from latentalign.aligner.lexicon import Level, Words, bucket_of
+from latentalign.aligner.lexicon import BUCKETS, Level, Words, bucket_of
 from latentalign.core.distributions.chain import Chain
 from latentalign.core.distributions.transitions import Jump
 from latentalign.core.kernels.jump_posterior import jump_posterior
@@ -84,6 +84,14 @@ class Aligner:
         self.config, self.words, self.levels = config, words, list(levels)
         self.mixtures, self.directions = list(mixtures), list(directions)
         self.threshold, self.history = threshold, list(history)
+
+    @classmethod
+    def untrained(cls, config: AlignerConfig) -> Aligner:
+        """An aligner that knows no words: it links copies."""
+        words = Words((Vocabulary(), Vocabulary()), (torch.zeros(1), torch.zeros(1)))
+        directions = [Direction.new(0, config.widest_jump, config.null) for _ in range(2)]
+        mixtures = [torch.ones(BUCKETS, 1) for _ in range(2)]
+        return cls(config, words, [], mixtures, directions, threshold=0.5)
 
     def prune(self) -> Aligner:
         """Forget translations that are almost impossible."""
@@ -265,8 +273,7 @@ class TextGroup:
     def emissions(self, source: Array, target: Array) -> tuple[Tensor, list[Tensor]]:
         """The word pair of every cell, and the translation probabilities of these word pairs in both directions."""
         width = max(1, len(self.vocabularies[1]))
-        keys = source.astype(np.int64)[:, None, :] * width + target[:, :, None]
-        pairs, index = np.unique(keys, return_inverse=True)
+        index, pairs = number_cells(source, target, width)
         words = (pairs // width, pairs % width)
         levels = [self._look_up(number, words) for number in range(len(self.aligner.levels))]
         copies = torch.from_numpy((self.same[words[0]] == words[1]).astype(np.float32))
@@ -278,7 +285,7 @@ class TextGroup:
             for number, tables in enumerate(levels):
                 total += weights[:, number] * tables[side] * self.units[number][1 - side][1][out]
             result.append(total)
-        return torch.from_numpy(index.reshape(keys.shape)), result
+        return torch.from_numpy(index), result
 
     def _look_up(self, number: int, words: tuple[Array, Array]) -> list[Tensor]:
         """The tables of a level for some word pairs, in both directions; 0 for unknown pairs."""
@@ -290,6 +297,25 @@ class TextGroup:
         place = np.minimum(np.searchsorted(level.keys, keys), len(level.keys) - 1)
         known = torch.from_numpy((level.keys[place] == keys) & (source >= 0) & (target >= 0))
         return [torch.where(known, table[torch.from_numpy(place)], 0.0) for table in level.tables]
+
+
+def number_cells(
+    source: Int[Array, "B T"], target: Int[Array, "B S"], width: int
+) -> tuple[Int[Array, "B S T"], Int[Array, " pairs"]]:
+    """The word pair of every cell, and the keys of these pairs: source * width + target.
+
+    If most words could meet, as in one long sentence, all pairs of words are numbered. Otherwise only those that meet
+    are, for which the cells have to be sorted.
+    """
+    sources, column = np.unique(source, return_inverse=True)
+    targets, row = np.unique(target, return_inverse=True)
+    columns, rows = column.reshape(source.shape), row.reshape(target.shape)
+    if len(sources) * len(targets) <= len(source) * source.shape[1] * target.shape[1]:
+        index = (columns * len(targets)).astype(np.int32)[:, None, :] + rows.astype(np.int32)[:, :, None]
+        return index, (sources.astype(np.int64)[:, None] * width + targets).reshape(-1)
+    keys = source.astype(np.int64)[:, None, :] * width + target[:, :, None]
+    pairs, index = np.unique(keys, return_inverse=True)
+    return index.reshape(keys.shape), pairs
 
 
 def encode_sentences(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> Sentences:

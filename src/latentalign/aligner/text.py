@@ -89,6 +89,10 @@ class Totals:
 
     def describe(self) -> str:
         """One line for people."""
+        if not (self.source_words and self.target_words):
+            return (
+                f"{self.pairs:,} pairs, {self.source_words:,} + {self.target_words:,} words: nothing to link"
+            )
         source, target = self.unlinked
         return (
             f"{self.pairs:,} pairs, {self.source_words:,} + {self.target_words:,} words, {self.links:,} links; "

@@ -34,6 +34,10 @@ LEAST_CANDIDATE = 0.05
 """Probability from which a link is a candidate for the threshold."""
 
 
+class NothingToLearnError(InputError):
+    """A text without a sentence pair that has words on both sides."""
+
+
 @dataclass(eq=False)
 class Counts:
     """Expected counts of one pass, for one direction."""
@@ -78,9 +82,7 @@ def train_aligner(
 @torch.no_grad()
 def _train(corpus: TrainingCorpus, config: AlignerConfig, name: str) -> Aligner:
     if not corpus.batches:
-        raise InputError(
-            "there is no sentence pair to learn from: in every pair, a side is blank or too long"
-        )
+        raise NothingToLearnError("there is no sentence pair to learn from: in every pair, a side is blank")
     words = Words((corpus.source_words, corpus.target_words), corpus.frequencies())
     lexicon = Lexicon(words, corpus.keys, config.units, config.sparsity)
     directions = [

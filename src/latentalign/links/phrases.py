@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,13 +31,17 @@ def phrase_pairs(links: Links, probability: Array, *, longest: int = 4) -> list[
     Phrases begin and end with a linked word. `probability` has a row for every target word.
     """
     found = []
-    targets = {t for _, t in links}
-    for start in sorted(targets):
-        for end in (e for e in sorted(targets) if start <= e < start + longest):
-            inside = [(s, t) for s, t in links if start <= t <= end]
+    of_target, of_source = defaultdict[int, list[int]](list), defaultdict[int, list[int]](list)
+    for s, t in links:
+        of_target[t].append(s)
+        of_source[s].append(t)
+    for start in sorted(of_target):
+        for end in (e for e in range(start, start + longest) if e in of_target):
+            inside = [(s, t) for t in range(start, end + 1) for s in of_target.get(t, ())]
             low, high = min(s for s, _ in inside), max(s for s, _ in inside)
-            if high - low >= longest or any(low <= s <= high and not start <= t <= end for s, t in links):
-                continue
-            weakest = min(float(probability[t, s]) for s, t in inside)
-            found.append(PhrasePair(low, high + 1, start, end + 1, weakest))
+            if high - low >= longest:
+                break  # a longer phrase has these links too
+            if all(start <= t <= end for s in range(low, high + 1) for t in of_source.get(s, ())):
+                weakest = min(float(probability[t, s]) for s, t in inside)
+                found.append(PhrasePair(low, high + 1, start, end + 1, weakest))
     return found

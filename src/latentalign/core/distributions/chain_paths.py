@@ -72,30 +72,33 @@ def best_path(chain: Chain) -> tuple[Int[Tensor, "B S"], Float[Tensor, "B"]]:
 def best_paths(chain: Chain, k: int) -> list[list[tuple[list[int], float]]]:
     """Up to k most probable paths of every example with their log-probabilities, best first; NULL is the last member.
 
-    This is Viterbi with k entries for every state. Paths that differ only in a position before the first member, which
-    nobody can see, count as one, with the probability of the better one.
+    This is Viterbi with k entries for every state. A path that begins with NULL has a position before its first member
+    which nobody can see: it is summed out.
     """
     batch, steps, width = chain.scores.shape
-    states = 2 * width  # selecting members, then NULL copies
-    unlikely = torch.full(
-        (batch, k, states), float("-inf"), dtype=chain.scores.dtype, device=chain.scores.device
-    )
-    value, pointers = unlikely.clone(), []
+    value = chain.scores.new_full((batch, k, 2 * width), float("-inf"))  # selecting members, then NULL copies
     start = masked_log_softmax(chain.scores[:, 0], chain.members[:, 0])
-    value[:, 0] = torch.cat([start + chain.log_real(0), start + chain.log_null[:, 0]], -1)
+    value[:, 0, :width] = start + chain.log_real(0)
+    unseen = start + chain.log_null[:, 0]  # only NULL so far, at a position that nobody has seen
+    pointers = []
     for j in range(1, steps):
         at = torch.cat([value[..., :width], value[..., width:]], 1)  # (B, 2k, T): all ways to be at a member
-        moved = at.unsqueeze(-1) + (chain.log_real(j).unsqueeze(-1) + chain.log_rows(j)).unsqueeze(1)
-        best, which = moved.flatten(1, 2).topk(min(k, moved.shape[1] * width), 1)
-        stay, origin = (at + chain.log_null[:, j].unsqueeze(1)).topk(min(k, at.shape[1]), 1)
+        moves = chain.log_real(j).unsqueeze(-1) + chain.log_rows(j)
+        first = log_sum_over(unseen.unsqueeze(-1) + moves, 1).unsqueeze(1)
+        moved = torch.cat([(at.unsqueeze(-1) + moves.unsqueeze(1)).flatten(1, 2), first], 1)
+        best, which = moved.topk(min(k, moved.shape[1]), 1)
+        stay, origin = (at + chain.log_null[:, j].unsqueeze(1)).topk(k, 1)
         place = torch.arange(width, device=at.device)
-        came = torch.cat([pad_rows(which, k), pad_rows(origin * width + place, k)], -1)
-        new = torch.cat([pad_rows(best, k, float("-inf")), pad_rows(stay, k, float("-inf"))], -1)
-        here = chain.exists[:, j, None, None]
-        pointers.append((torch.where(here, came, -1), here))
-        value = torch.where(here, new, value)
+        came = torch.cat([pad_rows(which, k), origin * width + place], -1)
+        here = chain.exists[:, j, None]
+        new = torch.cat([pad_rows(best, k, float("-inf")), stay], -1)
+        value = torch.where(here.unsqueeze(-1), new, value)
+        unseen = torch.where(here, unseen + chain.log_null[:, j], unseen)
+        pointers.append(came)
+    only_null = log_sum_over(unseen, 1)
     return [
-        collect_paths(value[row], [p[row] for p, _ in pointers], chain.exists[row], k) for row in range(batch)
+        collect_paths(value[row], [p[row] for p in pointers], chain.exists[row].tolist(), float(only_null[row]))
+        for row in range(batch)
     ]
 
 
@@ -105,27 +108,30 @@ def pad_rows(found: Tensor, k: int, value: float = 0) -> Tensor:
 
 
 def collect_paths(
-    value: Float[Tensor, "k states"], pointers: list[Tensor], exists: Tensor, k: int
+    value: Float[Tensor, "k states"], pointers: list[Tensor], exists: list[bool], only_null: float
 ) -> list[tuple[list[int], float]]:
-    """Follow the pointers of one example back from its best ends, and leave out repeated paths."""
-    states = value.shape[1]
-    width = states // 2
-    found: dict[tuple[int, ...], float] = {}
-    length = int(exists.sum())
-    for end in value.flatten().argsort(descending=True).tolist():
-        score = float(value.flatten()[end])
-        if score == float("-inf") or len(found) == k:
-            break
+    """Follow the pointers of one example back from its best ends. `only_null` is the log-probability of NULL alone."""
+    k, states = value.shape
+    width, length = states // 2, sum(exists)
+    if length == 0:
+        return [([], 0.0)]
+    steps = [pointer for pointer, here in zip(pointers, exists[1:], strict=True) if here]
+    found = [([width] * length, only_null)]
+    scores, ends = value.flatten().topk(min(k, value.numel()))
+    for score, end in zip(scores.tolist(), ends.tolist(), strict=True):
         rank, state = divmod(end, states)
         path = [state]
-        for pointer in reversed(pointers[: length - 1]):
+        for pointer in reversed(steps):
             entry, place = divmod(int(pointer[rank, state]), width)  # entry: which of the 2k ways to be there
-            copy, rank = divmod(entry, len(value))
+            if entry == 2 * k:  # the first member
+                break
+            copy, rank = divmod(entry, k)
             state = place + copy * width
             path.append(state)
-        members = tuple(min(state, width) for state in reversed(path))
-        found.setdefault(members, score)
-    return [(list(path), score) for path, score in found.items()]
+        before = [width] * (length - len(path))
+        found.append((before + [min(state, width) for state in reversed(path)], score))
+    found.sort(key=lambda entry: -entry[1])
+    return [(path, score) for path, score in found[:k] if score > float("-inf")]
 
 
 def expected_log_prob(chain: Chain, q: Float[Tensor, "B S T"]) -> Float[Tensor, "B S"]:

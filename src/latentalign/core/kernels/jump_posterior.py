@@ -70,6 +70,18 @@ class JumpMoves:
         after = total[:, -1:] - total[:, (place + widest + 1).clamp_max(far)]
         return near + weights[0] * before + weights[-1] * after.clamp_min(0)
 
+    def correlate(self, mass: Float[Tensor, "B T"], value: Float[Tensor, "B T"]) -> Float[Tensor, " widths"]:
+        """sum_i mass(i) value(i + k) for every width k, over the batch; the end widths include all wider jumps."""
+        widest, far = self.widest, self.members
+        near = F.pad(value, (widest, widest)).unfold(-1, far, 1) @ mass.unsqueeze(-1)
+        counts = near.squeeze(-1).sum(0)
+        total = F.pad(value.cumsum(-1), (1, 0))
+        place = torch.arange(far, device=mass.device)
+        after = total[:, -1:] - total[:, (place + widest + 1).clamp_max(far)]
+        counts[0] += (mass * total[:, (place - widest).clamp_min(0)]).sum()
+        counts[-1] += (mass * after.clamp_min(0)).sum()
+        return counts
+
 
 class JumpPosterior(NamedTuple):
     """What the E-step of a chain needs."""
@@ -125,20 +137,23 @@ def jump_posterior(
         position = link[j] + nothing[j]
     ended = (position * last).sum(-1, keepdim=True).clamp_min(TINY)
     later = end = last / ended
-    jumps = torch.zeros_like(matrix) if count_jumps and matrix is not None else None
+    jumps = torch.zeros_like(weights if matrix is None else matrix) if count_jumps else None
     for j in reversed(range(len(likelihood))):
         if j + 1 < len(likelihood):
             seen = (likelihood[j + 1] * later / total[j + 1]).masked_fill(~active[j + 1], 0.0)
             if jumps is not None:
-                jumps += ((link[j] + nothing[j]) * scale).t() @ seen
+                left = (link[j] + nothing[j]) * scale
+                jumps += left.t() @ seen if matrix is not None else moves.correlate(left, seen)
             moved = moves.pull(seen, matrix) * scale + unseen[j + 1] * later / total[j + 1]
             later = torch.where(active[j + 1], moved, end)
         link[j] *= later
         nothing[j] *= later
     counts = None
-    if count_jumps:
+    if jumps is not None:
         counts = torch.zeros_like(weights)
-        if jumps is not None and matrix is not None:
+        if matrix is None:
+            counts += jumps * weights
+        else:
             counts.index_add_(0, moves.widths().flatten(), (jumps * matrix).flatten())
         outer = torch.cat([link[0], position * end])
         counts.index_add_(0, moves.end_widths(members).flatten(), outer.flatten())

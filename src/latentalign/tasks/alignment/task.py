@@ -13,8 +13,10 @@ import torch
 from torch import nn
 
 from latentalign.aligner import Aligner, train_aligner
+from latentalign.aligner.training import NothingToLearnError
 from latentalign.config import Recipe
 from latentalign.errors import CheckpointError, InputError
+from latentalign.progress import inform
 from latentalign.storage import RECOVERY, format_json, parse_saved_json, read_saved, sha256, write_text
 from latentalign.tasks.alignment.figure_notes import FIGURES
 from latentalign.tasks.alignment.recipe import AlignmentConfig
@@ -22,6 +24,7 @@ from latentalign.tasks.base import EvaluationOptions, Task, Trained, choose_spli
 from latentalign.tasks.splits import TextSplit
 from latentalign.textfiles import require_equal_lines
 from latentalign.training.distributed import World
+from latentalign.training.resume import require_same_recipe
 from latentalign.training.run import Run
 
 if TYPE_CHECKING:
@@ -129,9 +132,10 @@ class AlignmentTask(Task[AlignmentConfig, WordLists, AlignerModel]):
         with ExitStack() as stack:
             stack.enter_context(run.lock(wait=resume))
             stack.enter_context(run.undo_if_refused())
-            self.open_run(config, run, resume=resume, overwrite=overwrite)
             if resume and run.model.is_file():
+                require_same_recipe(config, run.read_recipe().build(self.recipe))
                 return self.summarise(run)
+            self.open_run(config, run, resume=resume, overwrite=overwrite)
             torch.set_num_threads(config.training.threads)
             began = time.monotonic()
             aligner = train_aligner(
@@ -142,7 +146,7 @@ class AlignmentTask(Task[AlignmentConfig, WordLists, AlignerModel]):
     def train_on_text(
         self, config: AlignmentConfig, folder: Path | None, *, overwrite: bool
     ) -> TrainedAligner:
-        """A new aligner. Without a folder it is not kept."""
+        """A new aligner. Without a folder it is not kept, and a text without words is no error."""
         if folder is not None:
             run = Run(folder)
             self.train(config, run, resume=False, overwrite=overwrite)
@@ -150,7 +154,11 @@ class AlignmentTask(Task[AlignmentConfig, WordLists, AlignerModel]):
         self.check(config)
         self.check_files(config)
         torch.set_num_threads(config.training.threads)
-        aligner = train_aligner(config.data.train.read(), config.aligner)
+        try:
+            aligner = train_aligner(config.data.train.read(), config.aligner)
+        except NothingToLearnError as error:
+            inform(str(error))
+            aligner = Aligner.untrained(config.aligner)
         return Trained(
             Run(Path()), config, list_words(aligner), AlignerModel(aligner), config.objective.prototype
         )
