@@ -210,7 +210,11 @@ def maximise(lexicon: Lexicon, directions: list[Direction], found: Pass) -> None
 
 
 def find_threshold(corpus: TrainingCorpus, lexicon: Lexicon, directions: list[Direction]) -> float:
-    """The probability from which links raise the expected F1, on a part of the text."""
+    """The probability from which links raise the expected F1, on a part of the text: half of that F1.
+
+    The least probable link that is worth keeping has about the same probability. But links that are almost as probable
+    would then depend on rounding, and in other text they are worth keeping too.
+    """
     emissions = [lexicon.emissions(side) for side in (0, 1)]
     candidates, total, seen = [], 0.0, 0
     step = max(1, sum(map(len, corpus.batches)) // SAMPLE)
@@ -221,4 +225,5 @@ def find_threshold(corpus: TrainingCorpus, lexicon: Lexicon, directions: list[Di
         candidates.append(mean[mean >= LEAST_CANDIDATE].double().numpy())
         total += float(mean.sum(dtype=torch.float64))
         seen += len(batch.lines)
-    return best_threshold(np.concatenate(candidates), total)[0]
+    least, f1 = best_threshold(np.concatenate(candidates), total)
+    return max(f1 / 2, LEAST_CANDIDATE) if f1 > 0 else least

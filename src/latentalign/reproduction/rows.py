@@ -126,7 +126,7 @@ def measure_row(plan: Plan, row: Row, seed: int, report: Callable[[], None]) -> 
         "objective": row.objective,
         "seed": seed,
         **{name: finite_or_none(measured.get(name)) for name in experiment.figures},
-        **{name: trained[name] for name in COSTS},
+        **{name: trained.get(name) for name in COSTS},
         **{name: details.get(name) for name in experiment.detail_figures},
     }
 

@@ -97,7 +97,9 @@ def best_paths(chain: Chain, k: int) -> list[list[tuple[list[int], float]]]:
         pointers.append(came)
     only_null = log_sum_over(unseen, 1)
     return [
-        collect_paths(value[row], [p[row] for p in pointers], chain.exists[row].tolist(), float(only_null[row]))
+        collect_paths(
+            value[row], [p[row] for p in pointers], chain.exists[row].tolist(), float(only_null[row])
+        )
         for row in range(batch)
     ]
 
