@@ -3,7 +3,7 @@
     python tests/planted_bugs.py            all bugs: about four minutes on one core
     python tests/planted_bugs.py baseline   bugs whose name contains a word
 
-The bugs are listed in tests/support/bugs.py and chain_bugs.py. A bug counts as caught if the test runs and
+The bugs are listed in tests/support/bugs.py, chain_bugs.py and aligner_bugs.py. A bug counts as caught if the test runs and
 fails. A test that cannot be run has caught nothing.
 """
 
@@ -23,6 +23,7 @@ import scipy.stats  # noqa: F401
 import torch
 import torch._dynamo
 
+from support.aligner_bugs import ALIGNER_BUGS
 from support.bugs import BUGS, Bug
 from support.chain_bugs import CHAIN_BUGS
 
@@ -85,7 +86,11 @@ def is_caught(project: Path, bug: Bug) -> bool:
 def main(words: list[str]) -> int:
     """Plant every chosen bug, print the table, and return 1 if one survived."""
     torch.set_num_threads(1)
-    chosen = [bug for bug in (*BUGS, *CHAIN_BUGS) if not words or any(word in bug.name for word in words)]
+    chosen = [
+        bug
+        for bug in (*BUGS, *CHAIN_BUGS, *ALIGNER_BUGS)
+        if not words or any(word in bug.name for word in words)
+    ]
     survivors = 0
     with tempfile.TemporaryDirectory() as folder:
         project = copy_project(Path(folder).resolve())

@@ -91,7 +91,7 @@ def command(
         if back is not None:
             raise InputError("--reverse belongs to a translation run; an aligner learns both directions")
         task, trained = train_on_text(
-            source, target, pairs, save=save, tokenize=tokenize, overwrite=overwrite
+            source, target, pairs, save=save, tokenize=tokenize, overwrite=overwrite, options=options
         )
     else:
         if save is not None or tokenize is not None:
@@ -112,10 +112,12 @@ def train_on_text(
     save: Path | None,
     tokenize: str | None,
     overwrite: bool,
+    options: dict[str, Any],
 ) -> tuple[Any, Any]:
     """The alignment task, and an aligner that is trained on the text and saved where that was asked for."""
     from latentalign.tasks.alignment.task import ALIGNMENT, recipe_of_files
 
+    ALIGNMENT.link_options(**options)  # wrong options are refused before training
     config = recipe_of_files(source, target, pairs, tokenize=tokenize or "words")
     return ALIGNMENT, ALIGNMENT.train_on_text(config, save, overwrite=overwrite)
 

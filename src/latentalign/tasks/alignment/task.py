@@ -30,7 +30,7 @@ from latentalign.training.run import Run
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from latentalign.aligner.text import AlignedStream
+    from latentalign.aligner.text import AlignedStream, LinkOptions
     from latentalign.reproduction.experiment import Experiment
     from latentalign.tasks.diagnosis import ExampleSet
 
@@ -222,19 +222,28 @@ class AlignmentTask(Task[AlignmentConfig, WordLists, AlignerModel]):
         pairs: Iterable[tuple[str, str]],
         *,
         reverse: Any = None,
+        **options: Any,
+    ) -> AlignedStream:
+        """Word links of sentence pairs; the options are those of `link_options`."""
+        from latentalign.aligner.text import AlignedStream
+
+        if reverse is not None:
+            raise InputError("--reverse does not apply: an aligner has both directions already")
+        return AlignedStream(trained.model.aligner, pairs, self.link_options(**options))
+
+    def link_options(
+        self,
+        *,
         threshold: float | None = None,
         at_least: float | None = None,
         symmetrize: str | None = None,
         **options: Any,
-    ) -> AlignedStream:
-        """Word links of sentence pairs; the options are those of `LinkOptions`."""
-        from latentalign.aligner.text import AlignedStream, LinkOptions
+    ) -> LinkOptions:
+        """The options of `align`; an InputError if one is wrong."""
+        from latentalign.aligner.text import LinkOptions
 
-        if reverse is not None:
-            raise InputError("--reverse does not apply: an aligner has both directions already")
         least = at_least if at_least is not None else threshold
-        chosen = LinkOptions(symmetrize=symmetrize or "mean", at_least=least, **options)
-        return AlignedStream(trained.model.aligner, pairs, chosen)
+        return LinkOptions(symmetrize=symmetrize or "mean", at_least=least, **options)
 
     def find_split(self, trained: TrainedAligner, split: str) -> TextSplit:
         data = trained.config.data
