@@ -3,8 +3,8 @@
     python tests/planted_bugs.py            all bugs: about four minutes on one core
     python tests/planted_bugs.py baseline   bugs whose name contains a word
 
-The bugs are listed in tests/support/bugs.py, chain_bugs.py and aligner_bugs.py. A bug counts as caught if the test runs and
-fails. A test that cannot be run has caught nothing.
+The bugs are listed in tests/support/bugs.py, chain_bugs.py and aligner_bugs.py. A bug counts as caught if
+the test runs and fails. A test that cannot be run has caught nothing.
 """
 
 from __future__ import annotations
