@@ -101,6 +101,13 @@ def test_a_figure_beyond_all_numbers_is_null_and_loses_no_row(tmp_path, monkeypa
     assert (results[0]["ppl"], failures) == (None, [])
 
 
+def test_a_task_that_counts_no_steps_has_rows_too(tmp_path, monkeypatch):
+    answers = {"train": {"seconds": 2.0}, "evaluate": {"ppl": 3.0}}
+    monkeypatch.setattr(rows_module, "run_command", lambda arguments, log, report: answers[arguments[0]])
+    results, failures = train_rows(plan(tmp_path))
+    assert (results[0]["seconds"], results[0]["steps"], failures) == (2.0, None, [])
+
+
 def test_a_failed_row_names_its_reason_and_code_and_a_full_disk_is_one(tmp_path, monkeypatch):
     def answer(arguments, log, report):
         if "--objective=soft" in arguments:
