@@ -4,7 +4,8 @@
 
 CORPORA holds europarl-20k/ and gold-de-en/. Trains one run per direction (or resumes it), aligns with the prior, the
 posterior and its best path, and prints a table in Markdown. `de-en` or `en-de` as a third argument trains that
-direction alone; the table then has no symmetrised links. The gold links are used for these figures alone.
+direction alone; the table then has no symmetrised links. `--ablation` trains German to English with one change at a
+time instead. The gold links are used for these figures alone.
 """
 
 from __future__ import annotations
@@ -13,10 +14,31 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from latentalign.textfiles import read_lines
 
 VALID = 300
+ABLATION = {
+    "the recipe": [],
+    "head sees the state alone": ["model.emission=state"],
+    "head sees the word alone": ["model.emission=word"],
+    "independent alignments": ["prior.kind=independent"],
+    "no NULL": ["prior.null=false"],
+    "q alone: independent, no NULL, state": [
+        "prior.kind=independent",
+        "prior.null=false",
+        "model.emission=state",
+    ],
+    "q from a network, one epoch of soft attention first": [
+        "inference.kind=network",
+        "objective.baseline=soft",
+        "training.warm_start_objective=soft",
+        "training.warm_start_epochs=1",
+        "training.epochs=2",
+    ],
+}
+"""What changes in each row of the ablation."""
 
 
 def prepare(corpora: Path, out: Path) -> Path:
@@ -42,7 +64,7 @@ def latentalign(*arguments: object) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def train(folder: Path, run: Path, source: str, target: str, overrides: list[str]) -> dict[str, object]:
+def train(folder: Path, run: Path, source: str, target: str, overrides: list[str]) -> dict[str, Any]:
     """Train one direction; the figures of the best model."""
     files = [
         f"data.{split}.{side}={folder / f'{name}.{language}'}"
@@ -63,11 +85,31 @@ def score_links(gold: Path, run: Path, options: list[object], path: Path) -> dic
     )
 
 
+def run_ablation(folder: Path, out: Path, gold: Path, text: list[object], overrides: list[str]) -> None:
+    """Train German to English once for each row, and print perplexity and AER."""
+    print(
+        "| setting | perplexity | AER | precision | recall | ECE | minutes |\n|---|---:|---:|---:|---:|---:|---:|"
+    )
+    for number, (name, changes) in enumerate(ABLATION.items()):
+        run = out / f"ablation-{number}"
+        trained = train(folder, run, "de", "en", [*changes, *overrides])
+        s = score_links(gold, run, text, out / f"ablation-{number}.jsonl")
+        rates = " | ".join(f"{s[rate]:.3f}" for rate in ("aer", "precision", "recall"))
+        minutes = sum(phase["minutes"] for phase in trained["phases"])
+        ece = s["calibration"]["ece"]
+        print(f"| {name} | {trained['ppl']:.1f} | {rates} | {ece:.3f} | {minutes:.1f} |", flush=True)
+
+
 def main() -> None:
     corpora, out = Path(sys.argv[1]), Path(sys.argv[2])
     overrides = [a.removeprefix("--set=") for a in sys.argv[3:] if a != "--set" and "=" in a]
     only = next((a for a in sys.argv[3:] if a in ("de-en", "en-de")), None)
     folder = prepare(corpora, out) if not (out / "data" / "gold.en").exists() else out / "data"
+    gold = corpora / "gold-de-en" / "test.align"
+    text = ["--source", folder / "gold.de", "--target", folder / "gold.en"]
+    if "--ablation" in sys.argv[3:]:
+        run_ablation(folder, out, gold, text, overrides)
+        return
     runs = {}
     for source, target in (("de", "en"), ("en", "de")):
         runs[source] = out / f"{source}-{target}"
@@ -75,8 +117,6 @@ def main() -> None:
             print(source, target, train(folder, runs[source], source, target, overrides), file=sys.stderr)
     if only == "en-de":
         return
-    gold = corpora / "gold-de-en" / "test.align"
-    text = ["--source", folder / "gold.de", "--target", folder / "gold.en"]
     directions: dict[str, list[object]] = {"de-en": []}
     if only is None:
         for method in ("intersection", "grow-diag-final-and"):
