@@ -28,7 +28,9 @@ def recipe(folder: Path, text: str):
 @pytest.mark.parametrize("name", shipped_recipes())
 def test_every_shipped_recipe_names_the_task_of_its_folder(name):
     source = read_recipe(name)
-    assert source.table["task"] == name.partition("/")[0] == task_of_recipe(source).name
+    folder = name.partition("/")[0]
+    expected = {"align": "alignment"}.get(folder, folder)
+    assert source.table["task"] == expected == task_of_recipe(source).name
     assert source.build(task_of_recipe(source).recipe).task == source.table["task"]
 
 
@@ -49,7 +51,7 @@ def test_a_recipe_without_a_task_is_recognised_by_its_data(tmp_path, text, task)
 def test_an_unknown_task_names_the_nearest_or_all(tmp_path):
     with pytest.raises(InputError, match=r"recipe\.toml: unknown task 'vqaa'; did you mean 'vqa'"):
         task_of_recipe(recipe(tmp_path, "task = 'vqaa'"))
-    with pytest.raises(InputError, match=r"choose one of .*nmt, vqa"):
+    with pytest.raises(InputError, match=r"choose one of .*nmt\b.*vqa"):
         task_named("parsing")
 
 

@@ -31,7 +31,7 @@ def test_a_translation_has_the_markup_of_its_source_along_its_posterior(trained)
     assert [[one.text for one in best] for best in found] == [[one.text for one in best] for best in outputs]
     for line, best, alignments in zip(SENTENCES, found, plain.align(outputs), strict=True):
         for one, alignment in zip(best, alignments, strict=True):
-            links = weighted_links(alignment, alignment.best())
+            links = weighted_links(alignment.probability, alignment.best())
             assert one.projection == project(line, one.text, links)
             assert parse_markup(one.printed).text == one.text
 

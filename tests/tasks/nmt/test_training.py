@@ -209,8 +209,8 @@ def test_text_is_encoded_and_hashed_once_even_with_a_warm_start(demo_files, tmp_
         "id_arrays",
         lambda self, lines, side: encoded.append(len(lines)) or encode(self, lines, side),
     )
-    for module in ("data", "splits"):
-        name = f"latentalign.tasks.nmt.{module}.fingerprint"
+    for module in ("nmt.data", "splits"):
+        name = f"latentalign.tasks.{module}.fingerprint"
         monkeypatch.setattr(name, lambda path: hashed.append(str(path)) or storage.fingerprint(path))
     options = ("training.max_steps=2", "training.warm_start_epochs=1", "training.warm_start_objective=soft")
     run = Run(tmp_path / "run")
