@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from typing import Literal
 
 from pydantic import Field
 
 from latentalign.config import Section
-from latentalign.links.words import Word, find_words
+from latentalign.links.words import Word, continues_character, find_words
 
 
 class AlignerConfig(Section):
@@ -77,7 +76,7 @@ def find_characters(line: str) -> list[Word]:
     for place, character in enumerate(line):
         if character.isspace():
             continue
-        if found and unicodedata.combining(character) and found[-1].end == place:
+        if found and continues_character(character) and found[-1].end == place:
             last = found.pop()
             found.append(Word(last.text + character, last.start, place + 1))
         else:

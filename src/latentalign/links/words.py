@@ -1,6 +1,7 @@
 """Words of a line, and their alignment probabilities from those of subwords."""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,8 @@ from jaxtyping import Float
 
 from latentalign.links.sets import Links
 
+JOINERS = re.compile("[\u200d\ufe00-\ufe0f]")
+"""Characters that belong to the one before, although they are no combining marks."""
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -20,6 +23,11 @@ class Word:
     text: str
     start: int
     end: int
+
+
+def continues_character(char: str) -> bool:
+    """Whether a character belongs to the one before it: combining marks, joiners and variation selectors."""
+    return unicodedata.combining(char) != 0 or JOINERS.match(char) is not None
 
 
 def find_words(line: str) -> list[Word]:

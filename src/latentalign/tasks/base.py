@@ -102,13 +102,18 @@ class Task(Trainable[C, V, M]):
         if metadata.get("tokenizer") != vocabulary.fingerprint():
             raise CheckpointError(f"{run.tokenizer}: does not belong to {run.model}: the vocabularies differ")
         torch.set_num_threads(config.training.threads)
-        model = self.build_model(config, vocabulary)
         try:
-            model.load_state_dict(tensors)
-        except RuntimeError as error:
+            model = self.restore_model(config, vocabulary, tensors)
+        except (KeyError, IndexError, RuntimeError) as error:
             raise CheckpointError(f"{run.model}: does not fit {run.config}: {error}") from None
         model = (model.double() if double else model.float()).to(usable_device(device)).eval()
         return Trained(run, config, vocabulary, model, config.objective.prototype)
+
+    def restore_model(self, config: C, vocabulary: V, tensors: Mapping[str, torch.Tensor]) -> M:
+        """The model that a recipe describes, with the tensors of a run."""
+        model = self.build_model(config, vocabulary)
+        model.load_state_dict(tensors)
+        return model
 
     @abstractmethod
     def evaluate(

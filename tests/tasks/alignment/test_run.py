@@ -62,7 +62,7 @@ def test_a_finished_run_stays_as_it_is_when_it_is_resumed(config, run):
     [
         ("tokenizer.json", b"[1, 2", r"tokenizer\.json"),
         ("tokenizer.json", b"[1, 2]", "expected two lists of words"),
-        ("tokenizer.json", b'{"source": ["a"], "target": ["b"]}', "the words differ"),
+        ("tokenizer.json", b'{"source": ["a"], "target": ["b"]}', "the vocabularies differ"),
         ("model.safetensors", None, r"model\.safetensors"),
         ("config.toml", b'task = "alignment"\n[data]\n', r"config\.toml"),
     ],

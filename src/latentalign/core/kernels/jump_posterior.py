@@ -40,6 +40,13 @@ class JumpMoves:
     def matrix(self) -> Float[Tensor, "T T"]:
         return self.weights[self.widths()]
 
+    def collect(self, moved: Tensor, matrix: Tensor | None) -> Float[Tensor, " widths"]:
+        """The sums of K(i, i') times a weight of every move, by width. Without a matrix, weights are sums already."""
+        if matrix is None:
+            return moved * self.weights
+        counts = torch.zeros_like(self.weights)
+        return counts.index_add_(0, self.widths().flatten(), (moved * matrix).flatten())
+
     def end_widths(self, exists: Bool[Tensor, "B T"]) -> Int[Tensor, "B_2 T"]:
         """The entries of the table for moves from the start to every member, then for moves from there to the end."""
         place = torch.arange(self.members, device=self.weights.device)
@@ -121,9 +128,8 @@ def jump_posterior(
     unseen = (null * null_emission.masked_fill(~exists, 1.0)).t().contiguous().unsqueeze(-1)
     active = exists.t().contiguous().unsqueeze(-1)
     first, last = moves.ends(members)
-    scale = here / (moves.pull(here, matrix) + last).clamp_min(
-        TINY
-    )  # 1 / n(i); the end is one more place to go
+    ways = moves.pull(here, matrix) + last  # n(i); the end is one more place to go
+    scale = here / ways.clamp_min(TINY)
     position = first / first.sum(-1, keepdim=True).clamp_min(TINY)
     last = last * scale
     link, nothing = torch.empty_like(likelihood), torch.empty_like(likelihood)
@@ -150,23 +156,23 @@ def jump_posterior(
         nothing[j] *= later
     counts = None
     if jumps is not None:
-        counts = torch.zeros_like(weights)
-        if matrix is None:
-            counts += jumps * weights
-        else:
-            counts.index_add_(0, moves.widths().flatten(), (jumps * matrix).flatten())
+        counts = moves.collect(jumps, matrix)
         outer = torch.cat([link[0], position * end])
         counts.index_add_(0, moves.end_widths(members).flatten(), outer.flatten())
-    total = torch.where(exists.t().unsqueeze(-1), total, torch.ones_like(total))
-    log_likelihood = total.squeeze(-1).t().log()
-    at_end = exists & (exists.cumsum(-1) == exists.sum(-1, keepdim=True))
-    log_likelihood = log_likelihood + torch.where(at_end, ended.log(), torch.zeros_like(ended))
     return JumpPosterior(
         link.transpose(0, 1).masked_fill(~exists.unsqueeze(-1), 0.0),
         nothing.sum(-1).t().masked_fill(~exists, 0.0),
-        log_likelihood,
+        log_likelihoods(total.squeeze(-1).t(), ended, exists),
         counts,
     )
+
+
+def log_likelihoods(
+    total: Float[Tensor, "B S"], ended: Float[Tensor, "B 1"], exists: Bool[Tensor, "B S"]
+) -> Float[Tensor, "B S"]:
+    """The logarithm of every step's normaliser; that of the end belongs to the last query."""
+    is_last = exists & (exists.cumsum(-1) == exists.sum(-1, keepdim=True))
+    return total.masked_fill(~exists, 1.0).log() + ended.log() * is_last
 
 
 @torch.no_grad()

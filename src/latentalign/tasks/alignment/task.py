@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,7 +13,6 @@ from torch import nn
 
 from latentalign.aligner import Aligner, train_aligner
 from latentalign.aligner.training import NothingToLearnError
-from latentalign.config import Recipe
 from latentalign.errors import CheckpointError, InputError
 from latentalign.progress import inform
 from latentalign.storage import RECOVERY, format_json, parse_saved_json, read_saved, sha256, write_text
@@ -82,14 +80,9 @@ def recipe_of_files(
 TrainedAligner = Trained[AlignmentConfig, WordLists, AlignerModel]
 
 
-@dataclass(frozen=True)
-class NotByGradient:
-    """Why a command about gradients does not apply."""
-
-    what: str
-
-    def refuse(self) -> NoReturn:
-        raise InputError(f"{self.what} is about training by gradients; an aligner learns by counting")
+def refuse_gradients(what: str) -> NoReturn:
+    """Say why something about gradients does not apply."""
+    raise InputError(f"{what} is about training by gradients; an aligner learns by counting")
 
 
 class AlignmentTask(Task[AlignmentConfig, WordLists, AlignerModel]):
@@ -117,10 +110,10 @@ class AlignmentTask(Task[AlignmentConfig, WordLists, AlignerModel]):
             require_equal_lines(split.text("source"), split.text("target"))
 
     def prepare(self, config: AlignmentConfig, run: Run, world: World) -> NoReturn:
-        NotByGradient("preparing batches").refuse()
+        refuse_gradients("preparing batches")
 
     def build_model(self, config: AlignmentConfig, vocabulary: WordLists) -> NoReturn:
-        NotByGradient("building a model before training").refuse()
+        refuse_gradients("building a model before training")
 
     def train(
         self, config: AlignmentConfig, run: Run, *, resume: bool, overwrite: bool, logger: Any = None
@@ -197,24 +190,11 @@ class AlignmentTask(Task[AlignmentConfig, WordLists, AlignerModel]):
             raise CheckpointError(f"{run.tokenizer}: expected two lists of words; {RECOVERY}") from None
         return WordLists(source, target)
 
-    def load(
-        self, folder: Path | str, *, device: str = "cpu", double: bool = False, recipe: Recipe | None = None
-    ) -> TrainedAligner:
-        run = Run(Path(folder))
-        recipe = recipe or run.read_recipe()
-        try:
-            config = recipe.build(self.recipe)
-        except InputError as error:
-            raise CheckpointError(f"{run.config}: {error}") from None
-        words = self.load_vocabulary(run)
-        tensors, metadata = run.load_model()
-        if metadata.get("tokenizer") != words.fingerprint():
-            raise CheckpointError(f"{run.tokenizer}: does not belong to {run.model}: the words differ")
-        try:
-            aligner = Aligner.from_tensors(config.aligner, (words.source, words.target), tensors)
-        except (KeyError, RuntimeError, IndexError) as error:
-            raise CheckpointError(f"{run.model}: does not fit {run.config}: {error}") from None
-        return Trained(run, config, words, AlignerModel(aligner), config.objective.prototype)
+    def restore_model(
+        self, config: AlignmentConfig, vocabulary: WordLists, tensors: Mapping[str, torch.Tensor]
+    ) -> AlignerModel:
+        words = (vocabulary.source, vocabulary.target)
+        return AlignerModel(Aligner.from_tensors(config.aligner, words, tensors))
 
     def align(
         self,
@@ -267,7 +247,7 @@ class AlignmentTask(Task[AlignmentConfig, WordLists, AlignerModel]):
         return example_records(trained.model.aligner, self.find_split(trained, split), count)
 
     def example_set(self, trained: TrainedAligner, split: str) -> ExampleSet:
-        NotByGradient("`latentalign diagnose`").refuse()
+        refuse_gradients("`latentalign diagnose`")
 
     def experiment(self) -> Experiment:
         from latentalign.tasks.alignment.experiment import EXPERIMENT

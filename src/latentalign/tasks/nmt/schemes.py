@@ -1,7 +1,6 @@
 """How text is divided into tokens: subwords, words, characters, or pieces of text that is segmented already."""
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pydantic import Field, model_validator
 from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
 from latentalign.config import Section
-from latentalign.links.words import Word, find_words
+from latentalign.links.words import Word, continues_character, find_words
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]
@@ -116,8 +115,6 @@ class Words:
 
 SPACE = "\u2581"
 """How a space is written as a character of its own."""
-JOINERS = re.compile("[\u200d\ufe00-\ufe0f]")
-"""Characters that belong to the one before, although they are no combining marks."""
 
 
 class Characters(Words):
@@ -150,7 +147,7 @@ class Characters(Words):
         """Whether a character continues the one before it."""
         if char.isspace():
             return last.text == SPACE
-        return last.text != SPACE and (unicodedata.combining(char) != 0 or JOINERS.match(char) is not None)
+        return last.text != SPACE and continues_character(char)
 
     def join(self, units: Sequence[str]) -> str:
         """Join characters to text."""
