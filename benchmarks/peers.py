@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import sys
 import time
 import venv
 from collections.abc import Callable
@@ -27,7 +26,6 @@ from statistics import median
 from typing import Any
 
 import torch
-from peer_pytorch import LSTMPeer, TransformerPeer, pad
 
 from latentalign.bench.rows import parse_row
 from latentalign.bench.sentences import evenly_spaced
@@ -37,6 +35,7 @@ from latentalign.bench.workload import PRESETS, Preset, RandomData
 from latentalign.tasks.nmt.inference_network import InferenceConfig
 from latentalign.tasks.nmt.model import ModelConfig
 from latentalign.tasks.nmt.tokenizer import EOS
+from peer_pytorch import LSTMPeer, TransformerPeer, pad
 
 JOEYNMT = "joeynmt==2.3.0"
 IMPORTED = ("importlib_metadata", "matplotlib", "numpy", "packaging", "pyyaml", "sacrebleu", "sacremoses")
