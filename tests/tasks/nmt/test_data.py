@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from latentalign.config import Section, load
 from latentalign.errors import InputError, StorageError
-from latentalign.tasks.nmt import data
+from latentalign.tasks.nmt import data, encoding
 from latentalign.tasks.nmt.data import Batches, Corpus, build_cache, collate
 from latentalign.tasks.nmt.recipe import NMTConfig
 from latentalign.tasks.nmt.splits import DataConfig, SplitConfig
@@ -68,7 +68,7 @@ def corpus_of(lengths: list[tuple[int, int]]) -> Corpus:
 
 @pytest.mark.parametrize("chunk", [1, 2, 1000])
 def test_the_cache_holds_the_text(tokenizer, write, tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr(data, "CHUNK", chunk)
+    monkeypatch.setattr(encoding, "CHUNK", chunk)
     split = write(b"\xef\xbb\xbfa b\r\nc\r\nd\xe2\x80\xa8e f", b"a\nb c d\ne\n")
     corpus = build_cache(tokenizer, split, tmp_path / "cache", max_length=5)
     assert texts(tokenizer, corpus) == [("a b", "a"), ("c", "b c d"), ("d e f", "e")]
@@ -82,7 +82,7 @@ def test_the_cache_holds_the_text(tokenizer, write, tmp_path, monkeypatch, chunk
 
 @pytest.mark.parametrize("chunk", [1, 2, 1000])
 def test_training_drops_and_counts_what_cannot_be_trained_on(tokenizer, write, tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr(data, "CHUNK", chunk)
+    monkeypatch.setattr(encoding, "CHUNK", chunk)
     split = write(b"a\n \t\nb\n\nc c c c\nd\ne\n", b"a\nx\n\n\nc\nd d d\ne e e e\n")
     corpus = build_cache(tokenizer, split, tmp_path / "cache", max_length=3, max_dropped=0.9)
     assert texts(tokenizer, corpus) == [("a", "a"), ("d", "d d d")]
@@ -153,7 +153,7 @@ def test_a_missing_file_is_named(tokenizer, write, tmp_path):
 def test_the_cache_is_made_once(tokenizer, write, tmp_path, monkeypatch):
     split = write(b"a\n", b"b\n")
     first = build_cache(tokenizer, split, tmp_path / "cache", max_length=5)
-    monkeypatch.setattr(data, "_encode", None)
+    monkeypatch.setattr(data, "write_ids", None)
     assert texts(tokenizer, build_cache(tokenizer, split, tmp_path / "cache", max_length=5)) == [("a", "b")]
     assert texts(tokenizer, first) == [("a", "b")]
 

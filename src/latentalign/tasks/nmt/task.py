@@ -55,7 +55,8 @@ class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
 
     def prepare(self, config: NMTConfig, run: Run, world: World) -> TranslationData:
         tokenizer = obtain_tokenizer(config, run)
-        corpora = build_caches(config, tokenizer, run.cache)
+        known = run.read_card().get("data")  # there is a card if the run has begun before
+        corpora = build_caches(config, tokenizer, run.cache, expected=known)
         links = obtain_links(config, tokenizer, run.cache)
         return TranslationData(config, tokenizer, corpora, links=links, world=world)
 
@@ -144,13 +145,32 @@ class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
         return as_json(check(config.data))
 
 
-def build_caches(config: NMTConfig, tokenizer: Tokenizer, folder: Path) -> tuple[Corpus, Corpus]:
-    """Training and validation text as ids, encoded unless that was done before."""
-    data = config.data
+def build_caches(
+    config: NMTConfig, tokenizer: Tokenizer, folder: Path, *, expected: Any = None
+) -> tuple[Corpus, Corpus]:
+    """Training and validation text as ids, encoded unless that was done before.
+
+    `expected` has the fingerprints of each split, as in `card.json`. Other text is refused.
+    """
+    data, known = config.data, expected if isinstance(expected, dict) else {}
     train = build_cache(
-        tokenizer, data.train, folder / "train", max_length=data.max_length, max_dropped=data.max_dropped
+        tokenizer,
+        data.train,
+        folder / "train",
+        max_length=data.max_length,
+        max_dropped=data.max_dropped,
+        processes=data.processes,
+        expected=known.get("train"),
     )
-    return train, build_cache(tokenizer, data.valid, folder / "valid", max_length=None)
+    valid = build_cache(
+        tokenizer,
+        data.valid,
+        folder / "valid",
+        max_length=None,
+        processes=data.processes,
+        expected=known.get("valid"),
+    )
+    return train, valid
 
 
 def obtain_tokenizer(config: NMTConfig, run: Run) -> Tokenizer:
