@@ -15,8 +15,10 @@ from latentalign.tasks.nmt.external import obtain_links
 from latentalign.tasks.nmt.figure_notes import FIGURES
 from latentalign.tasks.nmt.model import TranslationModel
 from latentalign.tasks.nmt.recipe import NMTConfig, TrainedTranslator
+from latentalign.tasks.nmt.splits import DataConfig
 from latentalign.tasks.nmt.tokenizer import Tokenizer
 from latentalign.tasks.nmt.training_data import TranslationData
+from latentalign.tasks.text_checks.check import Limits
 from latentalign.textfiles import require_equal_lines
 from latentalign.training.distributed import World
 from latentalign.training.run import Run
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from latentalign.markup.document import Document
     from latentalign.reproduction.experiment import Experiment
     from latentalign.tasks.nmt.translate import TranslationJob
+    from latentalign.tasks.text_checks.report import MisalignedOptions
 
 
 class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
@@ -138,11 +141,16 @@ class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
 
         return align_text(trained, pairs, **options)
 
-    def check_data(self, config: NMTConfig) -> dict[str, Any]:
+    def check_data(self, config: NMTConfig, wanted: MisalignedOptions | None = None) -> dict[str, Any]:
         """Counts of flaws in the text of each split, with warnings and notes."""
-        from latentalign.tasks.nmt.check import as_json, check
+        from latentalign.tasks.text_checks.report import check_text
 
-        return as_json(check(config.data))
+        return check_text(config.data.splits, limits_of(config.data), wanted)
+
+
+def limits_of(data: DataConfig) -> Limits:
+    """What translation does about blank and long pairs."""
+    return Limits(data.max_length, "data.max_length", data.max_dropped)
 
 
 def build_caches(
