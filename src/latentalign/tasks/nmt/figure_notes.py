@@ -28,6 +28,11 @@ FIGURES = {
         "points, 0 to 100", "BLEU of the translations against one reference. Higher is better."
     ),
     "bleu_signature": FigureNote("", "How sacrebleu computed BLEU. Compare only equal signatures."),
+    "bleu_13a": FigureNote(
+        "points, 0 to 100",
+        "BLEU with sacrebleu's own tokenizer (13a), if the recipe's data.bleu_tokenize is another one.",
+    ),
+    "bleu_13a_signature": FigureNote("", "How sacrebleu computed bleu_13a."),
     "chrf": FigureNote(
         "points, 0 to 100", "chrF of the translations, from character n-grams. Higher is better."
     ),

@@ -139,6 +139,8 @@ class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
         """Word alignments of given sentence pairs; the options are those of `align_text`."""
         from latentalign.tasks.nmt.align_text import align_text
 
+        for name in options.keys() & {"nbest", "phrases"}:
+            raise InputError(f"--{name} applies to an aligner; this is a run of translation")
         return align_text(trained, pairs, **options)
 
     def check_data(self, config: NMTConfig, wanted: MisalignedOptions | None = None) -> dict[str, Any]:

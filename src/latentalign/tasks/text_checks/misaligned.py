@@ -111,19 +111,20 @@ def measure_gains(
 
     random = np.zeros((len(words), 2))
     generator = np.random.default_rng(0)
+    full = np.flatnonzero(lengths.min(1, initial=1))  # a blank line says nothing about any other
     for number in range(2 * RANDOM_LINES):
         side = number % 2  # what is predicted from another line: the target (0) or the source (1)
-        other = draw_partners(lengths[:, side], generator)
+        other = full[draw_partners(lengths[full, side], generator)]
         mixed = [
             (words[j][0], words[i][1]) if side == 0 else (words[i][0], words[j][1])
-            for i, j in enumerate(other)
+            for i, j in zip(full, other, strict=True)
         ]
-        random[:, side] += score(mixed)[:, side] / RANDOM_LINES
+        random[full, side] += score(mixed)[:, side] / RANDOM_LINES
     own = per_word(score(words) - random, lengths)
     near = lines_around(np.flatnonzero(own < SUSPICIOUS), len(words))
     moved = {}
     for lag in LAGS:
-        places = near[(near + lag >= 0) & (near + lag < len(words))]
+        places = np.intersect1d(near, np.intersect1d(full, full - lag))
         found = aligner.log_likelihoods([(words[i][0], words[i + lag][1]) for i in places])
         evidence = np.zeros((len(words), 2))
         # Line i of the source is explained by target line i + lag, line i + lag of the target by source line i.
