@@ -132,7 +132,9 @@ def measure_size(pairs: int, options: argparse.Namespace) -> dict[tuple[Path, in
                 found[tree, processes].append(
                     json.loads(run(tree, PROBE, str(folder), str(processes), cache))
                 )
-    print(f"{pairs:,} pairs, {words / 1e6:.1f} million words, {options.kind}, medians of {options.rounds} rounds")
+    print(
+        f"{pairs:,} pairs, {words / 1e6:.1f} million words, {options.kind}, medians of {options.rounds} rounds"
+    )
     digests = {round_["sha256"] for rounds in found.values() for round_ in rounds}
     middles = {}
     for (tree, processes), rounds in found.items():

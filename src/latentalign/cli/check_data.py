@@ -26,7 +26,9 @@ def command(
     strict: Annotated[bool, typer.Option(help="exit with code 2 if there are warnings")] = False,
     misaligned: Annotated[
         bool,
-        typer.Option("--misaligned", help="train a word aligner to find pairs that do not translate each other"),
+        typer.Option(
+            "--misaligned", help="train a word aligner to find pairs that do not translate each other"
+        ),
     ] = False,
     filtered: Annotated[
         Path | None,

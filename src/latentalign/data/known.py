@@ -94,8 +94,8 @@ CORPORA: dict[str, KnownCorpus] = {
             File("test.de", 6_750, "b899a137e81dc3e3c34f5a2cf16c09880ab33b8d22252483ff9c049b2a34e203"),
             File("test.en", 6_750, "1685cc2a0c169051b66957d7f56056341161dc4617a849b649e84cdac5b73e24"),
         ),
-        "it is a part of the IWSLT 2014 German-English task, prepared as for iwslt14, with 52,365 / 7,282 / 6,750 pairs; "
-        "pass the folder of your copy with --from. Another part of the training text needs a recipe of its own",
+        "it is a part of the IWSLT 2014 German-English task, prepared as for iwslt14, with 52,365 / 7,282 / 6,750 "
+        "pairs; pass the folder of your copy with --from. Another part of the training text needs a recipe of its own",
     ),
     "g2p": KnownCorpus(
         tuple(

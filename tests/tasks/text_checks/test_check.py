@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from latentalign.data import demo
 from latentalign.errors import InputError
+from latentalign.tasks.nmt.splits import DataConfig, SplitConfig
 from latentalign.tasks.nmt.task import limits_of
 from latentalign.tasks.text_checks.check import SplitReport, as_json, check
 from latentalign.tasks.text_checks.shifts import Shift, find_shifts
-from latentalign.tasks.nmt.splits import DataConfig, SplitConfig
 from latentalign.textfiles import read_parallel
 
 Pairs = list[tuple[str, str]]

@@ -8,6 +8,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from queue import SimpleQueue
 from types import TracebackType
 
@@ -43,7 +44,11 @@ class EncoderProcess:
 
     def __init__(self) -> None:
         # The module is found as it was found here. A group of its own keeps Ctrl-C in a terminal away from it.
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TOKENIZERS_PARALLELISM": "false"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "TOKENIZERS_PARALLELISM": "false",
+        }
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", messages.__name__],
             env=environment,
@@ -85,10 +90,8 @@ class EncoderProcess:
         self.process.kill()
         self.process.wait()
         for stream in (self.commands, self.answers):
-            try:
+            with suppress(OSError):  # what was not written is lost with the process
                 stream.close()
-            except OSError:  # what was not written is lost with the process
-                pass
 
 
 class EncoderPool:

@@ -30,9 +30,8 @@ FIGURES = {
     "bleu_signature": FigureNote("", "How sacrebleu computed BLEU. Compare only equal signatures."),
     "bleu_13a": FigureNote(
         "points, 0 to 100",
-        "BLEU with sacrebleu's own tokenizer (13a), if the recipe's data.bleu_tokenize is another one.",
+        "BLEU with sacrebleu's own tokenizer (tok:13a, else as bleu_signature says), if the recipe has another one.",
     ),
-    "bleu_13a_signature": FigureNote("", "How sacrebleu computed bleu_13a."),
     "chrf": FigureNote(
         "points, 0 to 100", "chrF of the translations, from character n-grams. Higher is better."
     ),

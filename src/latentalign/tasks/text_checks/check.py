@@ -97,7 +97,10 @@ def check(splits: Mapping[str, TextSplit], limits: Limits) -> dict[str, SplitRep
             _note(scan, "leaked_source", np.flatnonzero(known & ~leaked))
         found = find_shifts(scan.source, scan.target)
         shifts = tuple(_confirm_shifts(splits[name], found or []))
-        faults = [*_shift_faults(splits[name], shifts), *_pair_faults(name, splits[name], scan, limits=limits)]
+        faults = [
+            *_shift_faults(splits[name], shifts),
+            *_pair_faults(name, splits[name], scan, limits=limits),
+        ]
         faults += _gold_faults(name, splits[name])
         if found is None:
             text = "the lengths of the lines are not informative enough to detect shifted lines"

@@ -3,8 +3,9 @@
 A word aligner gives log p(target | source) and log p(source | target) of any pair of lines. The *gain* of a pair is the
 number of nats per word by which it is more probable than the same words beside a random line of equal length. The gain
 of translations is typically 2 to 4, that of other pairs about 0. If a line fits one of the next lines of the other side
-instead, the lines are shifted. A Viterbi path over the lines decides for each whether it fits, is shifted by some lines,
-or fits nothing nearby. Changing from one to the other has a price, so a single line needs more evidence than a stretch.
+instead, the lines are shifted. A Viterbi path over the lines decides for each whether it fits, is shifted by some
+lines, or fits nothing nearby. Changing from one to the other has a price, so a single line needs more evidence than a
+stretch.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def measure_gains(
         other = full[draw_partners(lengths[full, side], generator)]
         mixed = [
             (words[j][0], words[i][1]) if side == 0 else (words[i][0], words[j][1])
-            for i, j in zip(full, other, strict=True)
+            for i, j in zip(full.tolist(), other.tolist(), strict=True)
         ]
         random[full, side] += score(mixed)[:, side] / RANDOM_LINES
     own = per_word(score(words) - random, lengths)
@@ -125,7 +126,7 @@ def measure_gains(
     moved = {}
     for lag in LAGS:
         places = np.intersect1d(near, np.intersect1d(full, full - lag))
-        found = aligner.log_likelihoods([(words[i][0], words[i + lag][1]) for i in places])
+        found = aligner.log_likelihoods([(words[i][0], words[i + lag][1]) for i in places.tolist()])
         evidence = np.zeros((len(words), 2))
         # Line i of the source is explained by target line i + lag, line i + lag of the target by source line i.
         evidence[places, 1] = found[:, 1] - random[places, 1]

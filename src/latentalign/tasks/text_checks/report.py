@@ -55,10 +55,8 @@ def check_text(
     return result
 
 
-def find_in_splits(
-    splits: Mapping[str, TextSplit], pairs: Mapping[str, int]
-) -> dict[str, list[Misaligned]]:
-    """The misaligned pairs of all splits, whose numbers of pairs are known. The aligner learns from the training text."""
+def find_in_splits(splits: Mapping[str, TextSplit], pairs: Mapping[str, int]) -> dict[str, list[Misaligned]]:
+    """The misaligned pairs of all splits, given their sizes. The aligner learns from the training text."""
     from latentalign.aligner import train_aligner
 
     step = max(1, -(-pairs["train"] // LEARN_FROM))
@@ -122,8 +120,8 @@ def write_filtered(
 ) -> dict[str, list[str]]:
     """Write the pairs of each split that are not misaligned, and the numbers of their lines; the files by split.
 
-    A split of two files becomes NAME.source and NAME.target, a file of pairs NAME.pairs. NAME.lines has the numbers, from
-    1. Gold links and links of other aligners are not copied, because their lines would no longer fit.
+    A split of two files becomes NAME.source and NAME.target, a file of pairs NAME.pairs. NAME.lines has the numbers,
+    from 1. Gold links and links of other aligners are not copied, because their lines would no longer fit.
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = {}
