@@ -32,7 +32,9 @@ def command(
     ] = False,
     filtered: Annotated[
         Path | None,
-        typer.Option(help="--misaligned, and write the splits without these pairs into this new folder"),
+        typer.Option(
+            help="--misaligned, and write the splits without these and swapped pairs into this new folder"
+        ),
     ] = None,
     json_wanted: JsonOption = False,
 ) -> None:

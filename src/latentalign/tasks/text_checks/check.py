@@ -1,6 +1,6 @@
 """Problems of parallel text, reported before a model is trained on it: counts for each split, and shifted lines.
 
-Text is read once, one pair at a time. Only lengths and hashes of a pair are kept.
+Text is read one pair at a time. Only lengths and hashes of a pair are kept, and counts of words.
 """
 
 import math
@@ -17,6 +17,7 @@ from latentalign.links.formats import read_gold
 from latentalign.links.sets import lacks_zero, stray_links
 from latentalign.tasks.splits import TextSplit
 from latentalign.tasks.text_checks.shifts import Array, Shift, find_shifts
+from latentalign.tasks.text_checks.swapped import find_swapped, weigh_words
 
 _TAIL = "\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"  # bytes 80-bf, decoded as Latin-1 and as Windows-1252
 BROKEN = {
@@ -88,8 +89,10 @@ class _Scan:
 def check(splits: Mapping[str, TextSplit], limits: Limits) -> dict[str, SplitReport]:
     """All problems in the splits of a recipe; an InputError if they cannot be read."""
     scans = {name: _scan(split, limits.max_length) for name, split in splits.items()}
+    weights = weigh_words(splits["train"], len(scans["train"].source))
     reports = {}
     for name, scan in scans.items():
+        _note(scan, "swapped", find_swapped(splits[name], weights))
         if name != "train":
             leaked = np.isin(scan.pairs, scans["train"].pairs)
             known = np.isin(scan.sources, scans["train"].sources)
@@ -126,6 +129,7 @@ def as_json(reports: dict[str, SplitReport]) -> dict[str, Any]:
 
 KINDS = (
     *("blank_source", "blank_target", "overlong", "blank_or_overlong", "duplicate", "identical", "uneven"),
+    "swapped",
     *(*BROKEN, "leaked", "leaked_source"),
 )
 
@@ -202,6 +206,10 @@ _TEXTS = {
     "uneven": (
         0.02,
         f"pairs have a ratio of lengths that differs from the usual one by a factor over {RATIO:g}",
+    ),
+    "swapped": (
+        0.001,
+        "pairs seem to have their sides swapped: the source is in the language of the target; exchange or remove them",
     ),
     "control": (0.001, "pairs contain control characters or Unicode line separators"),
     "replacement": (0.001, "pairs contain U+FFFD, which replaces characters that were lost in a conversion"),

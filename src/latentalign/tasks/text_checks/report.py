@@ -14,6 +14,8 @@ from latentalign.storage import require_folder_place, write_text
 from latentalign.tasks.splits import TextSplit
 from latentalign.tasks.text_checks.check import Limits, as_json, check
 from latentalign.tasks.text_checks.misaligned import Misaligned, find_misaligned
+from latentalign.tasks.text_checks.swapped import find_swapped, weigh_words
+from latentalign.textfiles import count_lines
 
 LEARN_FROM = 100_000
 """Training pairs that the aligner learns from, spread evenly. More make it slower, hardly better at this."""
@@ -30,7 +32,7 @@ class MisalignedOptions:
     """How to look for pairs that do not translate each other."""
 
     filtered: Path | None = None
-    """A new folder for copies of the splits without these pairs."""
+    """A new folder for copies of the splits without these pairs and without swapped ones."""
 
 
 def check_text(
@@ -118,15 +120,16 @@ def require_new_folder(folder: Path) -> None:
 def write_filtered(
     splits: Mapping[str, TextSplit], found: Mapping[str, Sequence[Misaligned]], folder: Path
 ) -> dict[str, list[str]]:
-    """Write the pairs of each split that are not misaligned, and the numbers of their lines; the files by split.
+    """Write the pairs that are neither misaligned nor swapped, and their line numbers; the files by split.
 
     A split of two files becomes NAME.source and NAME.target, a file of pairs NAME.pairs. NAME.lines has the numbers,
     from 1. Gold links and links of other aligners are not copied, because their lines would no longer fit.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    written = {}
+    written, weights = {}, weigh_words(splits["train"], count_lines(splits["train"].text("source")))
     for name, split in splits.items():
         bad = {line for run in found[name] for line in range(run.first, run.last + 1)}
+        bad |= {int(place) + 1 for place in find_swapped(split, weights)}
         kept = [(n, pair) for n, pair in enumerate(split.read(), start=1) if n not in bad]
         columns = {"lines": [str(number) for number, _ in kept]}
         if split.pairs is not None:
