@@ -43,7 +43,5 @@ def test_the_files_of_a_split_in_the_wrong_order_are_found(tmp_path, pairs):
 
 
 def test_two_sides_in_one_language_are_never_swapped(tmp_path, pairs):
-    same = write(
-        tmp_path, "train", [(a, other) for (a, _), (other, _) in pairwise(pairs)]
-    )
+    same = write(tmp_path, "train", [(a, other) for (a, _), (other, _) in pairwise(pairs)])
     assert len(find_swapped(same, weigh_words(same, 599))) == 0
