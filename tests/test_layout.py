@@ -11,7 +11,7 @@ BASE = {"errors", "extras", "storage", "config", "recipe_errors", "textfiles"}
 BASE |= {"progress", "interrupts", "memory"}
 LIBRARY = {"core", "nn", "search", "training", "data", "reproduction", "web", "links", "markup", "aligner"}
 SHARED = {"tasks/base", "tasks/diagnosis", "tasks/figure_notes", "tasks/likelihoods", "tasks/padding"}
-SHARED |= {"tasks/marked_text", "tasks/splits"}
+SHARED |= {"tasks/marked_text", "tasks/splits", "tasks/text_checks"}
 """Modules that all tasks may use; the registry is not among them."""
 MAY_IMPORT = {
     "core": {"core"},
@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "tasks/nmt": LIBRARY | BASE | SHARED | {"tasks/nmt"},
     "tasks/alignment": LIBRARY | BASE | SHARED | {"tasks/alignment"},
     "tasks/vqa": LIBRARY | BASE | SHARED | {"tasks/vqa"},
+    "tasks/text_checks": {"aligner", "links", "tasks/splits", "tasks/text_checks"} | BASE,
     "bench": {"core", "nn", "training", "tasks/nmt", "bench", "reproduction", "search"} | BASE,
 }
 

@@ -34,7 +34,7 @@ class StorageError(LatentAlignError, OSError):
 
 
 class LostProcessError(LatentAlignError):
-    """Another process of a distributed training run has ended."""
+    """Another process that this one needs has ended, for example one of a distributed training run."""
 
     exit_code = 6
 

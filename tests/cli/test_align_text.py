@@ -128,3 +128,10 @@ def test_other_commands_say_what_they_work_for(files):
         assert message in done.stderr.decode()
     (files / "run" / "model.safetensors").write_bytes(b"damaged")
     align(files / "run", *both(files), code=4)
+
+
+@pytest.mark.parametrize("option", ["--nbest", "--phrases"])
+def test_what_only_json_can_hold_is_refused_without_it(files, option):
+    links, said = align(*both(files), option, "2", code=2)
+    assert links == []
+    assert f"{option} needs --format json" in said

@@ -90,3 +90,36 @@ def test_a_misspelt_key_ends_with_two(run):
     code, _, err = run("--set=data.trian.source=x")
     assert code == 2
     assert "unknown key data.trian" in err
+
+
+def test_misaligned_pairs_are_listed_and_left_out_of_copies(run, files, tmp_path):
+    source, target = ((files / f"test.{end}").read_bytes().splitlines(keepends=True) for end in ("de", "en"))
+    (tmp_path / "s").write_bytes(b"".join(source))
+    (tmp_path / "t").write_bytes(b"".join(target[:20] + target[40:60] + target[40:]))
+    sets = [f"--set=data.test.{key}={tmp_path / key[0]}" for key in ("source", "target")]
+    copies = files / "copies"
+    code, out, _ = run("--json", "--filtered", str(copies), *sets)
+    assert code == 0
+    counts = json.loads(out)["splits"]["test"]
+    assert 17 <= counts["misaligned"] <= 22
+    kept = (copies / "test.lines").read_text().split()
+    assert len(kept) == 60 - counts["misaligned"]
+    assert (copies / "test.target").read_bytes().count(b"\n") == len(kept)
+    code, _, err = run("--filtered", str(copies), *sets)
+    assert code == 2
+    assert "is not empty" in err
+
+
+def test_recipes_of_word_alignment_are_checked(run, files, tmp_path, monkeypatch, capsys):
+    text = ['task = "alignment"']
+    for split in ("train", "test"):  # the test text may be learned from
+        text += [f"[data.{split}]", f'source = "{files / "train"}.de"', f'target = "{files / "train"}.en"']
+    (tmp_path / "align.toml").write_text("\n".join(text))
+    monkeypatch.setattr(sys, "argv", ["latentalign", "check-data", str(tmp_path / "align.toml"), "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    result = json.loads(capsys.readouterr().out)
+    assert not ended.value.code
+    assert result["splits"]["test"]["leaked"] == 600
+    assert result["warnings"] == []
+    assert not any("training text" in note for note in result["notes"])

@@ -17,9 +17,11 @@ from latentalign.aligner.corpus import Sentences, Vocabulary, plan_batches
 from latentalign.aligner.lexicon import BUCKETS, Level, Words, bucket_of
 from latentalign.core.distributions.chain import Chain
 from latentalign.core.distributions.transitions import Jump
-from latentalign.core.kernels.jump_posterior import jump_posterior
+from latentalign.core.kernels.jump_posterior import JumpPosterior, jump_posterior
 
 Array = np.ndarray[Any, np.dtype[Any]]
+WordPair = tuple[Sequence[str], Sequence[str]]
+"""The words of both sides of a sentence pair, normalised."""
 GROUP = 2000
 """Sentence pairs that are aligned together."""
 LEAST = 1e-7
@@ -148,7 +150,7 @@ class Aligner:
 
     # Alignment
 
-    def align(self, pairs: Iterable[tuple[Sequence[str], Sequence[str]]]) -> Iterator[PairPosterior]:
+    def align(self, pairs: Iterable[WordPair]) -> Iterator[PairPosterior]:
         """The posteriors of sentence pairs that are split and normalised, in order. A blank side has no words."""
         stream = iter(pairs)
         while group := list(islice(stream, GROUP)):
@@ -160,9 +162,33 @@ class Aligner:
         words = (config.split_pair(pair) for pair in pairs)
         return self.align((config.normalise(a), config.normalise(b)) for a, b in words)
 
-    @torch.no_grad()
-    def _align_group(self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[PairPosterior]:
+    def _align_group(self, pairs: Sequence[WordPair]) -> list[PairPosterior]:
         found = [empty_posterior(len(source), len(target)) for source, target in pairs]
+        for lines, (forward, backward) in self._posteriors(pairs):
+            for row, line in enumerate(lines):
+                t, s = (len(side) for side in pairs[line])
+                found[line] = PairPosterior(
+                    forward.links[row, :s, :t].numpy().copy(),
+                    backward.links[row, :t, :s].numpy().T.copy(),
+                    forward.null[row, :s].numpy().copy(),
+                    backward.null[row, :t].numpy().copy(),
+                )
+        return found
+
+    def log_likelihoods(self, pairs: Sequence[WordPair]) -> Float[Array, "pairs 2"]:
+        """log p(target | source) and log p(source | target) of sentence pairs in nats; 0 if a side is blank."""
+        found = np.zeros((len(pairs), 2))
+        for start in range(0, len(pairs), GROUP):
+            for lines, directions in self._posteriors(pairs[start : start + GROUP]):
+                for side, posterior in enumerate(directions):
+                    found[start + lines, side] = posterior.log_likelihood.sum(1).numpy()
+        return found
+
+    @torch.no_grad()
+    def _posteriors(
+        self, pairs: Sequence[WordPair]
+    ) -> Iterator[tuple[Int[Array, " B"], list[JumpPosterior]]]:
+        """The posteriors of both directions, batch by batch, each with the numbers of its pairs."""
         text = TextGroup(self, pairs)
         for lines in plan_batches(text.sides[0].lengths, text.sides[1].lengths, longest=None):
             source, source_exists = text.sides[0].pad(lines)
@@ -181,19 +207,12 @@ class Aligner:
                         source,
                     )
                 null = text.null_words[side][torch.from_numpy(ids).long()]
-                posterior = jump_posterior(
-                    emission, null, members, exists, weights=direction.weights, null=direction.null
+                results.append(
+                    jump_posterior(
+                        emission, null, members, exists, weights=direction.weights, null=direction.null
+                    )
                 )
-                results.append((posterior.links.numpy(), posterior.null.numpy()))
-            for row, line in enumerate(lines):
-                t, s = int(text.sides[0].lengths[line]), int(text.sides[1].lengths[line])
-                found[line] = PairPosterior(
-                    results[0][0][row, :s, :t].copy(),
-                    results[1][0][row, :t, :s].T.copy(),
-                    results[0][1][row, :s].copy(),
-                    results[1][1][row, :t].copy(),
-                )
-        return found
+            yield lines, results
 
     def chain(self, source: Sequence[str], target: Sequence[str], side: int = 0) -> tuple[Chain, Tensor]:
         """One direction as a chain of the core, and log p(word | member).
@@ -231,7 +250,7 @@ def empty_posterior(source: int, target: int) -> PairPosterior:
 class TextGroup:
     """Some sentence pairs with the translation probabilities of their words, which may be new."""
 
-    def __init__(self, aligner: Aligner, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> None:
+    def __init__(self, aligner: Aligner, pairs: Sequence[WordPair]) -> None:
         self.aligner, self.vocabularies = aligner, (Vocabulary(), Vocabulary())
         self.sides = tuple(
             encode_sentences([pair[side] for pair in pairs], self.vocabularies[side]) for side in (0, 1)

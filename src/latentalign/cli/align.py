@@ -82,6 +82,9 @@ def command(
 
     if layout not in ("pharaoh", "json"):
         raise InputError(f"--format must be one of pharaoh, json, got {layout!r}")
+    for option, count in (("--nbest", nbest), ("--phrases", phrases)):
+        if count and layout != "json":
+            raise InputError(f"{option} needs --format json: a line of {layout} has links only")
     if output is not None:
         require_free(output, overwrite=overwrite)
     options: dict[str, Any] = {"using": using, "at_least": at_least, "symmetrize": method}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,8 @@ from latentalign.errors import InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from latentalign.tasks.text_checks.report import MisalignedOptions
+
 NAME = "check-data"
 
 
@@ -21,6 +24,18 @@ def command(
     recipe: RecipeArgument,
     override: SetOption = None,
     strict: Annotated[bool, typer.Option(help="exit with code 2 if there are warnings")] = False,
+    misaligned: Annotated[
+        bool,
+        typer.Option(
+            "--misaligned", help="train a word aligner to find pairs that do not translate each other"
+        ),
+    ] = False,
+    filtered: Annotated[
+        Path | None,
+        typer.Option(
+            help="--misaligned, and write the splits without these and swapped pairs into this new folder"
+        ),
+    ] = None,
     json_wanted: JsonOption = False,
 ) -> None:
     """Find shifted lines, leaks, blanks and broken characters before training."""
@@ -35,7 +50,7 @@ def command(
     require_ability(task, "check_data", recipe)
     config = source.build(task.recipe, override or [])
     materialize(task.required_file(config))
-    result = task.check_data(config)
+    result = task.check_data(config, make_options(misaligned, filtered))
     if json_wanted:
         print(json.dumps(result))
     else:
@@ -48,6 +63,15 @@ def command(
         raise InputError(
             f"{recipe}: {len(result['warnings'])} warnings about its text, and --strict was given"
         )
+
+
+def make_options(misaligned: bool, filtered: Path | None) -> MisalignedOptions | None:
+    """How to look for misaligned pairs; None if that is not wanted, because it needs PyTorch and minutes."""
+    if not misaligned and filtered is None:
+        return None
+    from latentalign.tasks.text_checks.report import MisalignedOptions
+
+    return MisalignedOptions(filtered)
 
 
 def counts_table(title: str, splits: dict[str, dict[str, Any]]) -> Table:

@@ -15,6 +15,7 @@ from latentalign.cli.common import (
     OverwriteOption,
     PredictOption,
     RunArgument,
+    SetOption,
     SplitOption,
     show,
     show_explained,
@@ -27,6 +28,7 @@ NAME = "evaluate"
 def command(
     run: RunArgument,
     split: SplitOption = "test",
+    override: SetOption = None,
     predict: PredictOption = None,
     beam: Annotated[int | None, typer.Option(help="translation: beam width")] = None,
     bleu: Annotated[bool, typer.Option(help="translation: translate the split and measure BLEU")] = True,
@@ -45,12 +47,13 @@ def command(
     """Measure likelihoods, bounds, entropies and scores, and store them in the run."""
     from latentalign.storage import require_free, write_text
     from latentalign.tasks.base import EvaluationOptions
-    from latentalign.tasks.evaluation import evaluate_and_store
+    from latentalign.tasks.evaluation import evaluate_and_store, replace_files
     from latentalign.tasks.registry import load_run
 
     if details_file is not None:
         require_free(details_file, overwrite=overwrite)
     task, trained = load_run(run, device=device, double=double)
+    trained = replace_files(task, trained, split, override or [])
     count = sentences if details_file else None
     options = EvaluationOptions(predict, beam, outputs=bleu, details=count)
     result, details = evaluate_and_store(task, trained, split, options)

@@ -13,6 +13,7 @@ RECIPES = {
     "g2p": "nmt/g2p",
     "multi30k": "nmt/multi30k-small",
     "iwslt14": "nmt/iwslt14",
+    "iwslt14-part": "nmt/iwslt14-part",
     "wmt17": "nmt/wmt17",
     "scenes": "vqa/scenes",
 }

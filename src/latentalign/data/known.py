@@ -85,6 +85,18 @@ CORPORA: dict[str, KnownCorpus] = {
         "prepare the IWSLT 2014 German-English task as Edunov et al. (2017) did (lowercased, Moses tokens, "
         "160,239 / 7,283 / 6,750 pairs) and pass the folder with --from",
     ),
+    "iwslt14-part": KnownCorpus(
+        (
+            File("train.de", 52_365, "3461746172d059557a5ba28ddc0932305c6d954a9b37cb80de14cfb815eaaf40"),
+            File("train.en", 52_365, "3b8dc01bc92ae90e6449ba355c845005130307ef277f0824286cf7b2a64c0f26"),
+            File("valid.de", 7_282, "b09d2ab5797dbf31f67313cc0df74850819556733f5871ceed5ef85ee796845d"),
+            File("valid.en", 7_282, "c685db703558e94a2ca9a22c4947e5f34edb946895d7fec571b1854c900a18d6"),
+            File("test.de", 6_750, "b899a137e81dc3e3c34f5a2cf16c09880ab33b8d22252483ff9c049b2a34e203"),
+            File("test.en", 6_750, "1685cc2a0c169051b66957d7f56056341161dc4617a849b649e84cdac5b73e24"),
+        ),
+        "it is a part of the IWSLT 2014 German-English task, prepared as for iwslt14, with 52,365 / 7,282 / 6,750 "
+        "pairs; pass the folder of your copy with --from. Another part of the training text needs a recipe of its own",
+    ),
     "g2p": KnownCorpus(
         tuple(
             File(f"{language}_{split}.tsv")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from latentalign import config as recipes
 from latentalign import storage
-from latentalign.errors import StorageError
+from latentalign.errors import InputError, StorageError
 from latentalign.tasks.base import EvaluationOptions, Task, Trained
 
 if TYPE_CHECKING:
@@ -37,6 +38,21 @@ def evaluate_and_store(
     except (StorageError, OSError) as error:  # the figures are known, even if the run cannot be written
         print(f"latentalign: the result is not stored: {error}", file=sys.stderr)
     return figures, details
+
+
+def replace_files(
+    task: Task[Any, Any, Any], trained: Trained[Any, Any, Any], split: str, changes: Sequence[str]
+) -> Trained[Any, Any, Any]:
+    """The same model with other files for a split, as `--set` names them. Nothing else may change."""
+    if not changes:
+        return trained
+    for change in changes:
+        if not change.strip().startswith(f"data.{split}."):
+            raise InputError(
+                f"--set {change}: only the files of the split can be changed, for example data.{split}.source=FILE; "
+                "everything else belongs to the run"
+            )
+    return replace(trained, config=trained.run.read_recipe().build(task.recipe, changes))
 
 
 def evaluate_for_page(

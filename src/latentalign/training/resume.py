@@ -13,6 +13,8 @@ CHANGEABLE = (
     "tensorboard", "logger",
 )  # fmt: skip
 """Keys of `[training]` that may change: they decide how long a run takes, not what it computes."""
+ALSO_CHANGEABLE = ("search.", "data.processes")
+"""The same of other tables: beginnings of keys."""
 
 
 def require_same_recipe(wanted: TaskRecipe, trained: TaskRecipe) -> None:
@@ -26,7 +28,7 @@ def require_same_recipe(wanted: TaskRecipe, trained: TaskRecipe) -> None:
     )
     for key in dict.fromkeys([*right, *left]):
         ours, theirs = (json.dumps(side.get(key)) for side in (left, right))
-        if ours != theirs and not key.startswith("search."):
+        if ours != theirs and not key.startswith(ALSO_CHANGEABLE):
             raise InputError(
                 f"--resume: this run was started with {key} = {theirs}, the recipe now says {ours}"
             )

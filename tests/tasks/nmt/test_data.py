@@ -1,6 +1,7 @@
 import dataclasses
 import gzip
 import json
+import os
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +15,7 @@ from pydantic import ValidationError
 
 from latentalign.config import Section, load
 from latentalign.errors import InputError, StorageError
-from latentalign.tasks.nmt import data
+from latentalign.tasks.nmt import data, encoding
 from latentalign.tasks.nmt.data import Batches, Corpus, build_cache, collate
 from latentalign.tasks.nmt.recipe import NMTConfig
 from latentalign.tasks.nmt.splits import DataConfig, SplitConfig
@@ -68,7 +69,7 @@ def corpus_of(lengths: list[tuple[int, int]]) -> Corpus:
 
 @pytest.mark.parametrize("chunk", [1, 2, 1000])
 def test_the_cache_holds_the_text(tokenizer, write, tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr(data, "CHUNK", chunk)
+    monkeypatch.setattr(encoding, "CHUNK", chunk)
     split = write(b"\xef\xbb\xbfa b\r\nc\r\nd\xe2\x80\xa8e f", b"a\nb c d\ne\n")
     corpus = build_cache(tokenizer, split, tmp_path / "cache", max_length=5)
     assert texts(tokenizer, corpus) == [("a b", "a"), ("c", "b c d"), ("d e f", "e")]
@@ -82,7 +83,7 @@ def test_the_cache_holds_the_text(tokenizer, write, tmp_path, monkeypatch, chunk
 
 @pytest.mark.parametrize("chunk", [1, 2, 1000])
 def test_training_drops_and_counts_what_cannot_be_trained_on(tokenizer, write, tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr(data, "CHUNK", chunk)
+    monkeypatch.setattr(encoding, "CHUNK", chunk)
     split = write(b"a\n \t\nb\n\nc c c c\nd\ne\n", b"a\nx\n\n\nc\nd d d\ne e e e\n")
     corpus = build_cache(tokenizer, split, tmp_path / "cache", max_length=3, max_dropped=0.9)
     assert texts(tokenizer, corpus) == [("a", "a"), ("d", "d d d")]
@@ -153,7 +154,7 @@ def test_a_missing_file_is_named(tokenizer, write, tmp_path):
 def test_the_cache_is_made_once(tokenizer, write, tmp_path, monkeypatch):
     split = write(b"a\n", b"b\n")
     first = build_cache(tokenizer, split, tmp_path / "cache", max_length=5)
-    monkeypatch.setattr(data, "_encode", None)
+    monkeypatch.setattr(data, "write_ids", None)
     assert texts(tokenizer, build_cache(tokenizer, split, tmp_path / "cache", max_length=5)) == [("a", "b")]
     assert texts(tokenizer, first) == [("a", "b")]
 
@@ -201,6 +202,91 @@ def test_a_header_of_another_kind_is_not_trusted(tokenizer, write, tmp_path):
 def test_a_cache_that_cannot_be_written_is_a_storage_error(tokenizer, write, tmp_path):
     with pytest.raises(StorageError, match="cannot be written"):
         build_cache(tokenizer, write(b"a\n", b"b\n"), tmp_path / "de" / "cache", max_length=5)
+
+
+# Unchanged text
+
+
+@pytest.fixture
+def hashed(monkeypatch):
+    """The names of the files whose SHA-256 was computed."""
+    names: list[str] = []
+    compute = data.fingerprint
+
+    def note(path):
+        names.append(Path(path).name)
+        return compute(path)
+
+    monkeypatch.setattr(data, "fingerprint", note)
+    return names
+
+
+def test_files_are_read_again_only_if_their_size_or_time_changes(tokenizer, write, tmp_path, hashed):
+    split = write(b"a b\nc\n", b"b\nd\n")
+    os.utime(split.source, (1e9, 1e9))
+    os.utime(split.target, (1e9, 1e9))
+
+    def build() -> Corpus:
+        hashed.clear()
+        return build_cache(tokenizer, split, tmp_path / "cache", max_length=5)
+
+    first = build()
+    assert sorted(hashed) == sorted(["de", "en", *data.ARRAYS])
+    assert build().fingerprints == first.fingerprints
+    assert hashed == []
+    os.utime(split.source, (1e9 + 1, 1e9 + 1))  # another time, the same text
+    assert build().fingerprints == first.fingerprints
+    assert hashed == ["de"]
+    build()
+    assert hashed == []
+    split.target.write_bytes(b"b\nd \n")
+    os.utime(split.target, (1e9, 1e9))  # another size, the same time
+    assert build().fingerprints != first.fingerprints
+    assert hashed[0] == "en"
+
+
+def test_a_file_that_was_just_written_is_not_trusted(tokenizer, write, tmp_path, hashed):
+    split = write(b"a b\nc\n", b"b\nd\n")
+    build_cache(tokenizer, split, tmp_path / "cache", max_length=5)
+    hashed.clear()
+    build_cache(tokenizer, split, tmp_path / "cache", max_length=5)
+    assert hashed == ["de", "en"]
+
+
+def test_a_cache_without_times_is_read_once_more(tokenizer, write, tmp_path, hashed):
+    split = write(b"a b\nc\n", b"b\nd\n")
+    for path in split.files.values():
+        os.utime(path, (1e9, 1e9))
+    build_cache(tokenizer, split, tmp_path / "cache", max_length=5)
+    path = tmp_path / "cache" / data.HEADER
+    header = json.loads(path.read_text())
+    for stamps in (None, [], {"lines": 3}, {"lines": {"size": 1}}):
+        path.write_text(json.dumps({**header, "stamps": stamps}))
+        hashed.clear()
+        build_cache(tokenizer, split, tmp_path / "cache", max_length=5)
+        assert sorted(hashed) == sorted(["de", "en", *data.ARRAYS])
+        assert json.loads(path.read_text()) == header
+
+
+@pytest.mark.parametrize("name", list(data.ARRAYS))
+def test_a_damaged_array_of_the_same_size_is_made_again(tokenizer, write, tmp_path, name):
+    split = write(b"a b\nc\n", b"b\nd\n")
+    build_cache(tokenizer, split, tmp_path / "cache", max_length=5)
+    path = tmp_path / "cache" / name
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    corpus = build_cache(tokenizer, split, tmp_path / "cache", max_length=5)
+    assert texts(tokenizer, corpus) == [("a b", "b"), ("c", "d")]
+    assert path.read_bytes() == content
+
+
+def test_text_other_than_expected_is_refused_and_the_cache_is_kept(tokenizer, write, tmp_path):
+    corpus = build_cache(tokenizer, write(b"a\n", b"b\n"), tmp_path / "cache", max_length=5)
+    before = (tmp_path / "cache" / data.HEADER).read_bytes()
+    split = write(b"a\n", b"c\n")
+    with pytest.raises(InputError, match=rf"{tmp_path / 'en'}: has changed since .*--overwrite"):
+        build_cache(tokenizer, split, tmp_path / "cache", max_length=5, expected=corpus.fingerprints)
+    assert (tmp_path / "cache" / data.HEADER).read_bytes() == before
 
 
 # Configuration

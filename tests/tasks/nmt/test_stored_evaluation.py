@@ -142,3 +142,21 @@ def test_overwriting_a_run_forgets_its_evaluations(trained):
     assert describe_evaluation(TRANSLATION, trained, "test", LIKELIHOODS)["beam"] is None
     trained.run.open(resume=False, overwrite=True)
     assert not trained.run.evaluation.exists()
+
+
+def test_other_files_of_the_split_are_measured_and_stored_beside_its_own(run, trained, tmp_path):
+    test = trained.config.data.test
+    names = {"source": test.source, "target": test.target, "gold": test.gold}
+    changes = []
+    for key, path in names.items():
+        (tmp_path / key).write_text("".join(path.read_text().splitlines(keepends=True)[:7]))
+        changes += ["--set", f"data.test.{key}={tmp_path / key}"]
+    own = json.loads(command("evaluate", run, "--no-bleu", "--json").stdout)
+    other = json.loads(command("evaluate", run, "--no-bleu", "--json", *changes).stdout)
+    assert own["sentences"] > other["sentences"] == 7
+    assert len(json.loads((run / "evaluation" / "test.json").read_text())["results"]) == 2
+    assert json.loads(command("evaluate", run, "--no-bleu", "--json").stdout) == own
+    for change in ("model.dropout=0", "data.valid.source=x", "data.max_length=3"):
+        refused = command("evaluate", run, "--no-bleu", "--set", change)
+        assert refused.returncode == 2
+        assert b"only the files of the split" in refused.stderr

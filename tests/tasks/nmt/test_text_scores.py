@@ -48,3 +48,12 @@ def test_bleu_of_a_corpus_follows_from_the_statistics_of_its_sentences():
     total = [sum(column) for column in zip(*rows, strict=True)]
     assert total == [whole.sys_len, whole.ref_len, *whole.counts, *whole.totals]
     assert rows[2] == [2, 2, 1, 0, 0, 0, 2, 1, 0, 0]
+
+
+def test_tokenised_text_also_has_the_bleu_of_sacrebleus_own_tokenizer():
+    outputs, references = ["it 's either/or , i say ."], ["it 's either/or , we say ."]
+    found = text_scores(recipe(bleu_tokenize="none"), outputs, references)
+    assert found["bleu"] == sacrebleu.corpus_bleu(outputs, [references], tokenize="none", force=True).score
+    assert found["bleu_13a"] == sacrebleu.corpus_bleu(outputs, [references], tokenize="13a", force=True).score
+    assert found["bleu"] != found["bleu_13a"]
+    assert "bleu_13a" not in text_scores(recipe(), outputs, references)  # it is `bleu` itself

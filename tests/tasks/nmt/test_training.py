@@ -128,6 +128,22 @@ def test_resuming_as_something_else_is_refused(trained_run, demo_files):
         TRANSLATION.train(added, Run(trained_run), resume=True, overwrite=False)
 
 
+def test_a_run_goes_on_with_the_text_that_it_began_with(trained_run, demo_files, tmp_path):
+    run = Run(tmp_path / "run")
+    shutil.copytree(trained_run, run.folder)
+    options = ["training.max_steps=60", "training.learning_rate=1e-2", "data.processes=1"]
+    config = tiny(demo_files, "variational-sample", *options)
+    text = config.data.train.source
+    content = text.read_bytes()
+    try:
+        text.write_bytes(content.replace(b"e", b"a", 1))
+        with pytest.raises(InputError, match=rf"{text}: has changed since this run was started"):
+            TRANSLATION.train(config, run, resume=True, overwrite=False)
+    finally:
+        text.write_bytes(content)
+    assert TRANSLATION.train(config, run, resume=True, overwrite=False)["steps"] > 0
+
+
 def test_how_outputs_are_searched_may_change_when_a_run_goes_on(trained_run, demo_files, tmp_path):
     run = Run(tmp_path / "run")
     shutil.copytree(trained_run, run.folder)

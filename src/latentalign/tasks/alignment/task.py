@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from latentalign.aligner.text import AlignedStream, LinkOptions
     from latentalign.reproduction.experiment import Experiment
     from latentalign.tasks.diagnosis import ExampleSet
+    from latentalign.tasks.text_checks.report import MisalignedOptions
 
 
 class WordLists:
@@ -253,6 +254,18 @@ class AlignmentTask(Task[AlignmentConfig, WordLists, AlignerModel]):
         from latentalign.tasks.alignment.experiment import EXPERIMENT
 
         return EXPERIMENT
+
+    def check_data(self, config: AlignmentConfig, wanted: MisalignedOptions | None = None) -> dict[str, Any]:
+        """Counts of flaws in the text of each split, with warnings and notes."""
+        from latentalign.tasks.text_checks.check import Limits
+        from latentalign.tasks.text_checks.report import check_text
+
+        # The text of a test set may be learned from: its links are what is tested.
+        limits = Limits(
+            config.aligner.longest, "aligner.longest", 1.0, refuses_blanks=False, may_know_test=True
+        )
+        found = {"train": config.data.train, "test": config.data.test}
+        return check_text({name: text for name, text in found.items() if text}, limits, wanted)
 
     def serve(self, trained: TrainedAligner, title: str, options: Mapping[str, Any]) -> FastAPI:
         from latentalign.tasks.alignment.serve import build_app

@@ -5,11 +5,12 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +20,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latentalign.errors import InputError, StorageError
-from latentalign.storage import fingerprint
+from latentalign.storage import explain_read_errors, fingerprint, write_text
+from latentalign.tasks.nmt.encoding import ARRAYS, write_ids
 from latentalign.tasks.nmt.splits import SplitConfig
 from latentalign.tasks.nmt.tokenizer import EOS, PAD, Tokenizer
 from latentalign.tasks.padding import pad_rows
 from latentalign.tasks.splits import Side
 
 HEADER = "corpus.json"
-# Little-endian everywhere, so that a cache means the same on every machine.
-ARRAYS = {
-    "source.ids": "<i4",
-    "source.offsets": "<i8",
-    "target.ids": "<i4",
-    "target.offsets": "<i8",
-    "lines": "<i8",
-}
-CHUNK = 50_000
-"""Lines that are encoded at once: a word that is repeated among them is encoded once."""
+SETTLED = 2_000_000_000
+"""Nanoseconds after which a file that is written again certainly gets another time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,51 +74,114 @@ def build_cache(
     *,
     max_length: int | None,
     max_dropped: float = 0.1,
+    processes: int | None = None,
+    expected: Mapping[str, str] | None = None,
 ) -> Corpus:
     """The pairs of a split, encoded into `folder` unless the same were encoded there before.
 
     With a `max_length`, for training, pairs that are longer or blank are dropped and counted, and an
     InputError is raised when they are more than the share `max_dropped`. Without one, for evaluation, every
-    pair is kept, and a blank side is an InputError.
+    pair is kept, and a blank side is an InputError. `processes` share a large corpus; None is one for each core.
+    Text with other fingerprints than `expected` is refused.
     """
     folder = Path(folder)
-    fingerprints = split.fingerprints()
+    known = KnownFiles(_read_header(folder))
+    fingerprints = {name: known.fingerprint(path) for name, path in split.files.items()}
+    _refuse_changed_text(split, fingerprints, expected or {})
     identity = {
         "version": 1,
         **fingerprints,
         "tokenizer": tokenizer.fingerprint(),
         "max_length": max_length,
     }
-    header = _header(folder, identity)
-    if header is None:
-        try:
-            header = _build(tokenizer, split, folder, identity=identity)
-        except StorageError:
-            raise
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise StorageError(_too_full(folder, split)) from error
-            raise StorageError(f"{folder}: cannot be written: {error.strerror or error}") from error
+    try:
+        header = _find_complete(folder, identity, known)
+        if header is None:
+            header = _build(tokenizer, split, folder, identity=identity, known=known, processes=processes)
+    except StorageError:
+        raise
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise StorageError(_too_full(folder, split)) from error
+        raise StorageError(f"{folder}: cannot be written: {error.strerror or error}") from error
     _refuse_poor_data(split, header, max_length=max_length, max_dropped=max_dropped)
     # As plain arrays, still mapped: slicing the subclass costs several times as much.
     arrays = {name: np.asarray(np.memmap(folder / name, dtype, mode="r")) for name, dtype in ARRAYS.items()}
     return Corpus(arrays, header["dropped"], fingerprints)
 
 
-def _header(folder: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
-    """What a folder holds; None if it is not a complete cache of just this."""
+class KnownFiles:
+    """Fingerprints of files that a header remembers. A file is read again only if its size or time has changed."""
+
+    def __init__(self, header: Mapping[str, Any]) -> None:
+        stamps = header.get("stamps")
+        self.before: dict[str, Any] = stamps if isinstance(stamps, dict) else {}
+        self.stamps: dict[str, dict[str, Any]] = {}
+
+    def fingerprint(self, path: Path, name: str | None = None) -> str:
+        """SHA-256 of a file, which is remembered under its path or under a shorter name."""
+        name = name or str(path.absolute())
+        with explain_read_errors(path):
+            facts = path.stat()
+        stamp = {"size": facts.st_size, "mtime_ns": facts.st_mtime_ns}
+        old = self.before.get(name)
+        if isinstance(old, dict) and isinstance(old.get("sha256"), str) and {**old, **stamp} == old:
+            self.stamps[name] = old
+            return str(old["sha256"])
+        found = fingerprint(path)
+        # A file that was written just now may change again without another time.
+        if facts.st_mtime_ns < time.time_ns() - SETTLED:
+            self.stamps[name] = {**stamp, "sha256": found}
+        return found
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is something new to remember."""
+        return self.stamps != {name: self.before.get(name) for name in self.stamps}
+
+
+def _read_header(folder: Path) -> dict[str, Any]:
+    """The header of a cache; empty if there is none that can be read."""
     try:
         header = json.loads((folder / HEADER).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return header if isinstance(header, dict) else {}
+
+
+def _refuse_changed_text(
+    split: SplitConfig, fingerprints: Mapping[str, str], expected: Mapping[str, str]
+) -> None:
+    """An InputError if the text of a run is not the one that it was started with."""
+    for name, path in split.files.items():
+        if name in expected and expected[name] != fingerprints[name]:
+            raise InputError(
+                f"{path}: has changed since this run was started (sha256 is {fingerprints[name]}, was "
+                f"{expected[name]}); restore the file, or start again with --overwrite"
+            )
+
+
+def _find_complete(folder: Path, identity: dict[str, Any], known: KnownFiles) -> dict[str, Any] | None:
+    """What a folder holds; None if it is not a complete cache of just this."""
+    header = _read_header(folder)
+    try:
         sizes = {name: (folder / name).stat().st_size for name in ARRAYS}
-        known = header["identity"] == identity and header["bytes"] == sizes
-        return header if known and header["sha256"] == _sums(folder) else None
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        complete = header["identity"] == identity and header["bytes"] == sizes
+        if not complete or header["sha256"] != _sums(folder, known):
+            return None
+        header["dropped"]["blank"]
+    except (OSError, LookupError, TypeError):
         return None
+    if known.changed:
+        header["stamps"] = known.stamps
+        with suppress(OSError):  # a run that can only be read is checked again next time
+            write_text(folder / HEADER, json.dumps(header, indent=1))
+    return header
 
 
-def _sums(folder: Path) -> dict[str, str]:
+def _sums(folder: Path, known: KnownFiles) -> dict[str, str]:
     """SHA-256 of each array: a cache is read as it was written, or made anew."""
-    return {name: fingerprint(folder / name) for name in ARRAYS}
+    return {name: known.fingerprint(folder / name, name) for name in ARRAYS}
 
 
 def _too_full(folder: Path, split: SplitConfig) -> str:
@@ -136,95 +193,30 @@ def _too_full(folder: Path, split: SplitConfig) -> str:
 
 
 def _build(
-    tokenizer: Tokenizer, split: SplitConfig, folder: Path, *, identity: dict[str, Any]
+    tokenizer: Tokenizer,
+    split: SplitConfig,
+    folder: Path,
+    *,
+    identity: dict[str, Any],
+    known: KnownFiles,
+    processes: int | None,
 ) -> dict[str, Any]:
     """Encode all pairs into files that take their names only when complete, the header last."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".building-") as name:
         building = Path(name)
-        dropped = _encode(tokenizer, split, building, max_length=identity["max_length"])
+        dropped = write_ids(
+            tokenizer, split, building, max_length=identity["max_length"], processes=processes
+        )
+        for name in ARRAYS:  # dated back, so that any later change gives the file another time
+            os.utime(building / name, ns=(time.time_ns() - 2 * SETTLED,) * 2)
         sizes = {name: (building / name).stat().st_size for name in ARRAYS}
-        header = {"identity": identity, "dropped": dropped, "bytes": sizes, "sha256": _sums(building)}
-        (building / HEADER).write_text(json.dumps(header, indent=1), "utf-8")
+        header = {"identity": identity, "dropped": dropped, "bytes": sizes, "sha256": _sums(building, known)}
+        (building / HEADER).write_text(json.dumps({**header, "stamps": known.stamps}, indent=1), "utf-8")
         (folder / HEADER).unlink(missing_ok=True)
         for name in [*ARRAYS, HEADER]:
             os.replace(building / name, folder / name)
     return header
-
-
-def _encode(
-    tokenizer: Tokenizer, split: SplitConfig, folder: Path, *, max_length: int | None
-) -> dict[str, int]:
-    """Write the ids of all pairs, a chunk of lines at a time; how many pairs were dropped, and why."""
-    dropped = {"blank": 0, "overlong": 0}
-    ends = {"source": 0, "target": 0}
-    with ExitStack() as stack:
-        files = {name: stack.enter_context(open(folder / name, "wb")) for name in ARRAYS}
-        for side in ends:
-            files[f"{side}.offsets"].write(bytes(8))
-        first = 1
-        for lines in _chunks(split.read()):
-            rows = {side: Rows(*tokenizer.id_arrays(text, side)) for side, text in _sides(lines)}
-            kept = _keep(split, rows, first, max_length=max_length, dropped=dropped)
-            np.add(np.flatnonzero(kept), first, dtype=ARRAYS["lines"]).tofile(files["lines"])
-            for side, found in rows.items():
-                ids, lengths = found.where(kept)
-                offsets = ends[side] + np.cumsum(lengths, dtype=ARRAYS[f"{side}.offsets"])
-                ends[side] += int(lengths.sum())
-                offsets.tofile(files[f"{side}.offsets"])
-                ids.astype(ARRAYS[f"{side}.ids"]).tofile(files[f"{side}.ids"])
-            first += len(lines)
-    return dropped
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Ids of the sentences of one side, one after the other, and the number of ids of each."""
-
-    ids: np.ndarray
-    lengths: np.ndarray
-
-    def where(self, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Ids and lengths of some of the sentences."""
-        if kept.all():
-            return self.ids, self.lengths
-        return self.ids[np.repeat(kept, self.lengths)], self.lengths[kept]
-
-
-def _sides(lines: list[tuple[str, str]]) -> list[tuple[Side, list[str]]]:
-    """The text of both sides."""
-    return [("source", [line for line, _ in lines]), ("target", [line for _, line in lines])]
-
-
-def _keep(
-    split: SplitConfig, rows: dict[Side, Rows], first: int, *, max_length: int | None, dropped: dict[str, int]
-) -> np.ndarray:
-    """Which pairs of a chunk are kept, counting the others; where nothing may be dropped, an InputError instead.
-
-    `first` is the line of the first pair.
-    """
-    source, target = rows["source"].lengths, rows["target"].lengths
-    blank = np.minimum(source, target) == 0
-    if max_length is None:
-        if blank.any():
-            place = int(blank.argmax())
-            text = split.text("target" if source[place] else "source")
-            raise InputError(
-                f"{text}, line {first + place}: blank; every line of a validation or test file needs words"
-            )
-        return np.ones(len(source), bool)
-    overlong = np.maximum(source, target) > max_length
-    dropped["overlong"] += int(overlong.sum())
-    dropped["blank"] += int((blank & ~overlong).sum())
-    kept: np.ndarray = ~(blank | overlong)
-    return kept
-
-
-def _chunks(items: Iterable[Any]) -> Iterator[list[Any]]:
-    """Lists of up to `CHUNK` items."""
-    iterator = iter(items)
-    while chunk := list(islice(iterator, CHUNK)):
-        yield chunk
 
 
 def _refuse_poor_data(

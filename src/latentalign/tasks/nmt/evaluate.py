@@ -51,7 +51,7 @@ def evaluate(
     predictive = choose_predictive(trained, how)
     result: dict[str, Any] = {"split": split_name, "objective": trained.config.objective.name, "predict": how}
     result |= likelihoods(trained, split_name, predictive)
-    result |= dict.fromkeys(("bleu", "bleu_signature", "chrf", "chrf_signature", *ERROR_RATES))
+    result |= dict.fromkeys(("bleu", "bleu_13a", "bleu_signature", "chrf", "chrf_signature", *ERROR_RATES))
     if outputs is not None:
         references = [target for _, target in split.read()]
         result |= text_scores(trained.config, outputs, references)

@@ -28,6 +28,10 @@ FIGURES = {
         "points, 0 to 100", "BLEU of the translations against one reference. Higher is better."
     ),
     "bleu_signature": FigureNote("", "How sacrebleu computed BLEU. Compare only equal signatures."),
+    "bleu_13a": FigureNote(
+        "points, 0 to 100",
+        "BLEU with sacrebleu's own tokenizer (tok:13a, else as bleu_signature says), if the recipe has another one.",
+    ),
     "chrf": FigureNote(
         "points, 0 to 100", "chrF of the translations, from character n-grams. Higher is better."
     ),

@@ -29,3 +29,12 @@ class DataConfig(Section):
     """Largest number of tokens on either side of a training pair. Longer pairs are dropped."""
     max_dropped: float = Field(0.1, ge=0, le=1)
     """Largest share of training pairs that may be dropped. If more are dropped, training stops with an error."""
+    processes: int | None = Field(None, ge=1)
+    """Processes that encode the text of a large corpus. If unset, one for each core, at most 8. The result is the same.
+    A run may be resumed with another number."""
+
+    @property
+    def splits(self) -> dict[str, SplitConfig]:
+        """The splits that there are, by name."""
+        found = {"train": self.train, "valid": self.valid, "test": self.test}
+        return {name: split for name, split in found.items() if split is not None}

@@ -15,8 +15,10 @@ from latentalign.tasks.nmt.external import obtain_links
 from latentalign.tasks.nmt.figure_notes import FIGURES
 from latentalign.tasks.nmt.model import TranslationModel
 from latentalign.tasks.nmt.recipe import NMTConfig, TrainedTranslator
+from latentalign.tasks.nmt.splits import DataConfig
 from latentalign.tasks.nmt.tokenizer import Tokenizer
 from latentalign.tasks.nmt.training_data import TranslationData
+from latentalign.tasks.text_checks.check import Limits
 from latentalign.textfiles import require_equal_lines
 from latentalign.training.distributed import World
 from latentalign.training.run import Run
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from latentalign.markup.document import Document
     from latentalign.reproduction.experiment import Experiment
     from latentalign.tasks.nmt.translate import TranslationJob
+    from latentalign.tasks.text_checks.report import MisalignedOptions
 
 
 class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
@@ -55,7 +58,8 @@ class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
 
     def prepare(self, config: NMTConfig, run: Run, world: World) -> TranslationData:
         tokenizer = obtain_tokenizer(config, run)
-        corpora = build_caches(config, tokenizer, run.cache)
+        known = run.read_card().get("data")  # there is a card if the run has begun before
+        corpora = build_caches(config, tokenizer, run.cache, expected=known)
         links = obtain_links(config, tokenizer, run.cache)
         return TranslationData(config, tokenizer, corpora, links=links, world=world)
 
@@ -135,22 +139,48 @@ class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
         """Word alignments of given sentence pairs; the options are those of `align_text`."""
         from latentalign.tasks.nmt.align_text import align_text
 
+        for name in options.keys() & {"nbest", "phrases"}:
+            raise InputError(f"--{name} applies to an aligner; this is a run of translation")
         return align_text(trained, pairs, **options)
 
-    def check_data(self, config: NMTConfig) -> dict[str, Any]:
+    def check_data(self, config: NMTConfig, wanted: MisalignedOptions | None = None) -> dict[str, Any]:
         """Counts of flaws in the text of each split, with warnings and notes."""
-        from latentalign.tasks.nmt.check import as_json, check
+        from latentalign.tasks.text_checks.report import check_text
 
-        return as_json(check(config.data))
+        return check_text(config.data.splits, limits_of(config.data), wanted)
 
 
-def build_caches(config: NMTConfig, tokenizer: Tokenizer, folder: Path) -> tuple[Corpus, Corpus]:
-    """Training and validation text as ids, encoded unless that was done before."""
-    data = config.data
+def limits_of(data: DataConfig) -> Limits:
+    """What translation does about blank and long pairs."""
+    return Limits(data.max_length, "data.max_length", data.max_dropped)
+
+
+def build_caches(
+    config: NMTConfig, tokenizer: Tokenizer, folder: Path, *, expected: Any = None
+) -> tuple[Corpus, Corpus]:
+    """Training and validation text as ids, encoded unless that was done before.
+
+    `expected` has the fingerprints of each split, as in `card.json`. Other text is refused.
+    """
+    data, known = config.data, expected if isinstance(expected, dict) else {}
     train = build_cache(
-        tokenizer, data.train, folder / "train", max_length=data.max_length, max_dropped=data.max_dropped
+        tokenizer,
+        data.train,
+        folder / "train",
+        max_length=data.max_length,
+        max_dropped=data.max_dropped,
+        processes=data.processes,
+        expected=known.get("train"),
     )
-    return train, build_cache(tokenizer, data.valid, folder / "valid", max_length=None)
+    valid = build_cache(
+        tokenizer,
+        data.valid,
+        folder / "valid",
+        max_length=None,
+        processes=data.processes,
+        expected=known.get("valid"),
+    )
+    return train, valid
 
 
 def obtain_tokenizer(config: NMTConfig, run: Run) -> Tokenizer:

@@ -11,12 +11,16 @@ if TYPE_CHECKING:
     import sacrebleu
 
 
-def bleu_metric(config: NMTConfig) -> sacrebleu.BLEU:
-    """BLEU as the recipe defines it."""
+DEFAULT_TOKENIZE = "13a"
+"""The tokenizer of sacrebleu that published scores use by default."""
+
+
+def bleu_metric(config: NMTConfig, tokenize: str | None = None) -> sacrebleu.BLEU:
+    """BLEU as the recipe defines it, or with another tokenizer of sacrebleu."""
     import sacrebleu
 
     return sacrebleu.BLEU(
-        lowercase=config.tokenizer.lowercase, tokenize=config.data.bleu_tokenize, force=True
+        lowercase=config.tokenizer.lowercase, tokenize=tokenize or config.data.bleu_tokenize, force=True
     )
 
 
@@ -28,14 +32,23 @@ def bleu_signature(config: NMTConfig) -> str:
 
 
 def text_scores(config: NMTConfig, outputs: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """BLEU and chrF of outputs against one reference each."""
+    """BLEU and chrF of outputs against one reference each.
+
+    If the recipe has another tokenizer than sacrebleu's own, there is a second BLEU with that one.
+    """
     import sacrebleu
 
     bleu, chrf = bleu_metric(config), sacrebleu.CHRF(lowercase=config.tokenizer.lowercase)
     scores = (m.corpus_score(list(outputs), [list(references)]).score for m in (bleu, chrf))
     values = dict(zip(("bleu", "chrf"), scores, strict=True))
+    second = {}
+    if config.data.bleu_tokenize != DEFAULT_TOKENIZE:
+        other = bleu_metric(config, DEFAULT_TOKENIZE)
+        score = other.corpus_score(list(outputs), [list(references)]).score
+        second = {"bleu_13a": score}
     return {
         **values,
+        **second,
         "bleu_signature": str(bleu.get_signature()),
         "chrf_signature": str(chrf.get_signature()),
     }

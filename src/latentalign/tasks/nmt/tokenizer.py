@@ -89,6 +89,7 @@ class Tokenizer:
             self._content["target_kind"] = self.target_kind
         self._fingerprint = _digest(self._content)
         self._tables: dict[str, UnitTable] = {}
+        self.largest_table = LARGEST_TABLE
 
     @classmethod
     def learn(cls, config: TokenizerConfig, source: Text, target: Text) -> "Tokenizer":
@@ -135,7 +136,7 @@ class Tokenizer:
 
         Units are remembered from call to call, so this is the fastest way to encode a large corpus in parts.
         """
-        if side not in self._tables or len(self._tables[side]) > LARGEST_TABLE:
+        if side not in self._tables or len(self._tables[side]) > self.largest_table:
             self._tables[side] = UnitTable()
         rows = list(map(self._schemes[side].split, lines))
         return self._tables[side].gather(rows, lambda units: self._ids_of_units([units], side))
@@ -163,7 +164,7 @@ class Tokenizer:
 
     def save(self, path: Path | str) -> None:
         """Write one JSON file, completely or not at all."""
-        write_bytes(Path(path), self._bytes())
+        write_bytes(Path(path), self.to_bytes())
 
     @classmethod
     def load(cls, path: Path | str) -> "Tokenizer":
@@ -176,10 +177,8 @@ class Tokenizer:
             raise CheckpointError(f"{path}: checksum mismatch: damaged, not JSON: {error}") from None
         doubt = _check_header(path, content)
         try:
-            source = content["source"]
-            target, target_kind = content["target"] or source, content.get("target_kind")
-            loaded = cls(content["kind"], content["lowercase"], source, target, target_kind)
-            intact = raw == loaded._bytes()
+            loaded = cls._from_content(content)
+            intact = raw == loaded.to_bytes()
             valid = intact and _is_valid(loaded.source_vocabulary) and _is_valid(loaded.target_vocabulary)
         except Exception as error:  # the tokenizers library raises nothing more precise
             raise CheckpointError(f"{path}: {doubt}damaged: {type(error).__name__}: {error}") from None
@@ -189,9 +188,20 @@ class Tokenizer:
             raise CheckpointError(f"{path}: {INVALID}")
         return loaded
 
-    def _bytes(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """The content of the file: equal bytes for equal tokenizers."""
         return json.dumps({**self._content, "sha256": self._fingerprint}).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Tokenizer":
+        """The tokenizer that `to_bytes` wrote just before. To read a file, which may have changed, use `load`."""
+        return cls._from_content(json.loads(data))
+
+    @classmethod
+    def _from_content(cls, content: dict[str, Any]) -> "Tokenizer":
+        source = content["source"]
+        target, target_kind = content["target"] or source, content.get("target_kind")
+        return cls(content["kind"], content["lowercase"], source, target, target_kind)
 
     def _encode(self, lines: Sequence[str], side: Side) -> list[Encoded]:
         """Ids of lines and the positions of their words."""

@@ -12,12 +12,17 @@ from hypothesis import strategies as st
 
 from latentalign.data import demo
 from latentalign.errors import InputError
-from latentalign.tasks.nmt.check import SplitReport, as_json, check
-from latentalign.tasks.nmt.shifts import Shift, find_shifts
 from latentalign.tasks.nmt.splits import DataConfig, SplitConfig
+from latentalign.tasks.nmt.task import limits_of
+from latentalign.tasks.text_checks.check import SplitReport, as_json, check
+from latentalign.tasks.text_checks.shifts import Shift, find_shifts
 from latentalign.textfiles import read_parallel
 
 Pairs = list[tuple[str, str]]
+
+
+def check_recipe(data: DataConfig) -> dict[str, SplitReport]:
+    return check(data.splits, limits_of(data))
 
 
 def language(n: int, seed: int, other_than: Pairs = ()) -> Pairs:
@@ -59,7 +64,7 @@ def checked(tmp_path):
                 path.write_bytes("".join(f"{line}\n" for line in column).encode())
             splits[name] = SplitConfig(source=paths[0], target=paths[1])
         before = sorted(tmp_path.iterdir())
-        reports = check(DataConfig(**splits, **options))
+        reports = check_recipe(DataConfig(**splits, **options))
         assert sorted(tmp_path.iterdir()) == before  # nothing is written
         return reports
 
@@ -78,7 +83,7 @@ def test_human_links_that_cannot_be_meant_so_are_found(tmp_path):
     def kinds(gold: list[str], **options) -> dict[str, bool]:
         paths["gold"].write_text("".join(f"{line}\n" for line in gold))
         split = SplitConfig(**paths, **options)
-        report = check(DataConfig(train=split, valid=split))["valid"]
+        report = check_recipe(DataConfig(train=split, valid=split))["valid"]
         return {f.kind: f.serious for f in report.faults if f.kind in ("stray_links", "no_first_word")}
 
     ends = [(len(s.split()), len(t.split())) for s, t in pairs]
@@ -319,9 +324,9 @@ def test_empty_files_are_noticed_and_unequal_ones_refused(checked, tmp_path):
         for name in ("train", "valid")
     }
     with pytest.raises(InputError, match=r"has 0 lines but .* has 40"):
-        check(DataConfig(**splits))
+        check_recipe(DataConfig(**splits))
     (tmp_path / "train.en").write_bytes(b"")
-    assert "there is no text in" in as_json(check(DataConfig(**splits)))["warnings"][0]
+    assert "there is no text in" in as_json(check_recipe(DataConfig(**splits)))["warnings"][0]
 
 
 # Real text
@@ -366,7 +371,7 @@ def test_real_files_pass_as_they_are(corpora, name):
     train = SplitConfig(source=folder / "train.de", target=folder / "train.en")
     small = corpora / "multi30k"
     valid = SplitConfig(source=small / "valid.de", target=small / "valid.en")
-    assert as_json(check(DataConfig(train=train, valid=valid)))["warnings"] == []
+    assert as_json(check_recipe(DataConfig(train=train, valid=valid)))["warnings"] == []
 
 
 @pytest.mark.data

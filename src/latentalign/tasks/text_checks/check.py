@@ -1,13 +1,13 @@
 """Problems of parallel text, reported before a model is trained on it: counts for each split, and shifted lines.
 
-Text is read once, one pair at a time. Only lengths and hashes of a pair are kept.
+Text is read one pair at a time. Only lengths and hashes of a pair are kept, and counts of words.
 """
 
 import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -15,8 +15,9 @@ import numpy as np
 
 from latentalign.links.formats import read_gold
 from latentalign.links.sets import lacks_zero, stray_links
-from latentalign.tasks.nmt.shifts import Array, Shift, find_shifts
-from latentalign.tasks.nmt.splits import DataConfig, SplitConfig
+from latentalign.tasks.splits import TextSplit
+from latentalign.tasks.text_checks.shifts import Array, Shift, find_shifts
+from latentalign.tasks.text_checks.swapped import find_swapped, weigh_words
 
 _TAIL = "\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"  # bytes 80-bf, decoded as Latin-1 and as Windows-1252
 BROKEN = {
@@ -33,6 +34,22 @@ The longer side must have at least RATIO_LENGTH characters."""
 
 STRAY = 0.01
 """If more than this share of the gold links point outside their sentences, they are not just slips."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a task does about some pairs."""
+
+    max_length: int
+    """Words from which on a pair is not learned from."""
+    length_key: str
+    """The key of the recipe with that number."""
+    max_dropped: float
+    """Share of training pairs that may be blank or too long."""
+    refuses_blanks: bool = True
+    """Whether evaluation refuses a blank line."""
+    may_know_test: bool = False
+    """Whether the test text may be learned from, because what is tested is not in it."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +86,13 @@ class _Scan:
     first: dict[str, list[int]]
 
 
-def check(data: DataConfig) -> dict[str, SplitReport]:
+def check(splits: Mapping[str, TextSplit], limits: Limits) -> dict[str, SplitReport]:
     """All problems in the splits of a recipe; an InputError if they cannot be read."""
-    splits = {name: split for name in ("train", "valid", "test") if (split := getattr(data, name))}
-    scans = {name: _scan(split, data.max_length) for name, split in splits.items()}
+    scans = {name: _scan(split, limits.max_length) for name, split in splits.items()}
+    weights = weigh_words(splits["train"], len(scans["train"].source))
     reports = {}
     for name, scan in scans.items():
+        _note(scan, "swapped", find_swapped(splits[name], weights))
         if name != "train":
             leaked = np.isin(scan.pairs, scans["train"].pairs)
             known = np.isin(scan.sources, scans["train"].sources)
@@ -82,7 +100,10 @@ def check(data: DataConfig) -> dict[str, SplitReport]:
             _note(scan, "leaked_source", np.flatnonzero(known & ~leaked))
         found = find_shifts(scan.source, scan.target)
         shifts = tuple(_confirm_shifts(splits[name], found or []))
-        faults = [*_shift_faults(splits[name], shifts), *_pair_faults(name, splits[name], scan, data=data)]
+        faults = [
+            *_shift_faults(splits[name], shifts),
+            *_pair_faults(name, splits[name], scan, limits=limits),
+        ]
         faults += _gold_faults(name, splits[name])
         if found is None:
             text = "the lengths of the lines are not informative enough to detect shifted lines"
@@ -108,11 +129,12 @@ def as_json(reports: dict[str, SplitReport]) -> dict[str, Any]:
 
 KINDS = (
     *("blank_source", "blank_target", "overlong", "blank_or_overlong", "duplicate", "identical", "uneven"),
+    "swapped",
     *(*BROKEN, "leaked", "leaked_source"),
 )
 
 
-def _scan(split: SplitConfig, max_length: int) -> _Scan:
+def _scan(split: TextSplit, max_length: int) -> _Scan:
     """Read a split once and count its problems."""
     lengths = array("i"), array("i")
     hashes = array("q"), array("q")
@@ -185,6 +207,10 @@ _TEXTS = {
         0.02,
         f"pairs have a ratio of lengths that differs from the usual one by a factor over {RATIO:g}",
     ),
+    "swapped": (
+        0.001,
+        "pairs seem to have their sides swapped: the source is in the language of the target; exchange or remove them",
+    ),
     "control": (0.001, "pairs contain control characters or Unicode line separators"),
     "replacement": (0.001, "pairs contain U+FFFD, which replaces characters that were lost in a conversion"),
     "mojibake": (0.001, "pairs look like UTF-8 read as Latin-1 (such as Ã¤ for ä); convert the file again"),
@@ -194,7 +220,7 @@ _TEXTS = {
 """For each kind of problem: the share of pairs above which it is serious, and its description."""
 
 
-def _pair_faults(name: str, split: SplitConfig, scan: _Scan, *, data: DataConfig) -> Iterator[Fault]:
+def _pair_faults(name: str, split: TextSplit, scan: _Scan, *, limits: Limits) -> Iterator[Fault]:
     """The problems that the counts of a split show."""
     total, counts = len(scan.source), scan.counts
     source, target = split.text("source"), split.text("target")
@@ -209,20 +235,21 @@ def _pair_faults(name: str, split: SplitConfig, scan: _Scan, *, data: DataConfig
     if total == 0:
         yield Fault("empty", 0, (), True, f"there is no text in {split}")
     training = name == "train"
-    refused = training and counts["blank_or_overlong"] > data.max_dropped * total
+    refused = training and counts["blank_or_overlong"] > limits.max_dropped * total
     for kind, path in (("blank_source", source), ("blank_target", target)):
         if counts[kind]:
-            effect = "dropped in training" if training else "evaluation refuses them"
-            yield fault(kind, f"lines of {path} are blank: {effect}", serious=refused or not training)
+            bad = limits.refuses_blanks and not training
+            effect = "evaluation refuses them" if bad else "dropped in training" if training else "no links"
+            yield fault(kind, f"lines of {path} are blank: {effect}", serious=refused or bad)
     if counts["overlong"] and training:
-        text = f"pairs have more words than data.max_length = {data.max_length}: dropped in training"
+        text = f"pairs have more words than {limits.length_key} = {limits.max_length}: dropped in training"
         yield fault("overlong", text, serious=refused)
     for kind, (share, text) in _TEXTS.items():
-        if counts[kind]:
+        if counts[kind] and not (limits.may_know_test and kind.startswith("leaked")):
             yield fault(kind, text, serious=counts[kind] > share * total)
 
 
-def _gold_faults(name: str, split: SplitConfig) -> Iterator[Fault]:
+def _gold_faults(name: str, split: TextSplit) -> Iterator[Fault]:
     """Gold links that are probably wrong: outside their sentences, or counted from 1 instead of 0."""
     if split.gold is None:
         return
@@ -250,7 +277,7 @@ def _gold_faults(name: str, split: SplitConfig) -> Iterator[Fault]:
 _ANCHOR = re.compile(r"\d+|[^\W\d_]{4,}")
 
 
-def _confirm_shifts(split: SplitConfig, shifts: Sequence[Shift]) -> Iterator[Shift]:
+def _confirm_shifts(split: TextSplit, shifts: Sequence[Shift]) -> Iterator[Shift]:
     """Shifts with their shared words, except those whose unmoved lines share enough words."""
     for shift in shifts:
         unmoved, moved = shared = _count_shared(split, shift)
@@ -258,7 +285,7 @@ def _confirm_shifts(split: SplitConfig, shifts: Sequence[Shift]) -> Iterator[Shi
             yield replace(shift, shared=shared)
 
 
-def _count_shared(split: SplitConfig, shift: Shift) -> tuple[int, int]:
+def _count_shared(split: TextSplit, shift: Shift) -> tuple[int, int]:
     """How many of up to 500 pairs share a number or a longer word: without moving, and moved by the lag."""
     lag = shift.lag or 1
     start, stop = shift.place - 1, min(shift.last, shift.place + 499)
@@ -276,7 +303,7 @@ def _count_shared(split: SplitConfig, shift: Shift) -> tuple[int, int]:
     return unmoved, sum(bool(sources[place] & targets[place + lag]) for place in both)
 
 
-def _shift_faults(split: SplitConfig, shifts: Sequence[Shift]) -> Iterator[Fault]:
+def _shift_faults(split: TextSplit, shifts: Sequence[Shift]) -> Iterator[Fault]:
     """A message for each shift: where to look, and what to look for."""
     source, target = split.text("source"), split.text("target")
     for shift in shifts:

@@ -1,0 +1,1 @@
+"""Checks of parallel text before training, for all tasks that read it."""
