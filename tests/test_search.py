@@ -12,8 +12,19 @@ from torch import Tensor
 from latentalign.core.numerics import BLOCK
 from latentalign.errors import DivergedError, InputError
 from latentalign.search import BeamSearch, Hypothesis, _top
+from support.static_shapes import compute_as_on_a_gpu
 
 PAD, BOS, EOS, A, B, C = range(6)
+
+
+@pytest.fixture(params=["cpu", "gpu"], autouse=True)
+def device_kind(request, monkeypatch):
+    """Every test runs with both searches: the one of CPUs, and the one of devices whose values are not read."""
+    if request.param == "gpu":
+        compute_as_on_a_gpu(monkeypatch)
+    return request.param
+
+
 WORDS = (A, B, C)
 SPECIAL = {"bos": BOS, "eos": EOS, "pad": PAD}
 
