@@ -157,9 +157,7 @@ class BeamSearch:
     def limits(self, source_lengths: Int[Tensor, " B"]) -> list[int]:
         """The largest number of tokens of each output, eos included."""
         ratio, extra = self.max_length_ratio, self.max_length_extra
-        return [
-            max(1, min(self.max_length, math.floor(ratio * n + extra))) for n in source_lengths.tolist()
-        ]
+        return [max(1, min(self.max_length, math.floor(ratio * n + extra))) for n in source_lengths.tolist()]
 
     def specials(self, bos: int, eos: int, pad: int, *, like: Tensor) -> Int[Tensor, " m"]:
         """Tokens that are not among the candidates of a hypothesis, except eos as an end of its own; eos is last."""

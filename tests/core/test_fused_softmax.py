@@ -192,7 +192,14 @@ def test_logits_of_every_size_give_the_dense_softmax_and_its_gradients(bias, shi
     ours = leaves(dtype)
     h, w, lw, *b = ours
     found = fused_softmax.fused_average(
-        h, w, b[0] if b else None, target, log_weight=lw, owner=owner, borders=Borders([0, 5, 9], [0, 2, 3]), marginal=True
+        h,
+        w,
+        b[0] if b else None,
+        target,
+        log_weight=lw,
+        owner=owner,
+        borders=Borders([0, 5, 9], [0, 2, 3]),
+        marginal=True,
     )
     rounding = {torch.float32: 1e-4 if shift or bias == "wide" else 1e-5, torch.float64: 1e-10}[dtype]
     torch.testing.assert_close(found.double(), value, rtol=rounding, atol=rounding)

@@ -80,7 +80,8 @@ def test_options_add_no_reading(name, option, translation, on_a_gpu):
 def test_a_step_of_the_search_reads_whether_it_goes_on(how, prior, translation, texts, on_a_gpu):
     model = translation("marginal", f"prior.kind={prior}").module.model.eval()
     steps = []
-    translator = Translator(model, BeamSearch(beam=3, nbest=2), parse_predict(how), lambda: steps.append(1))
+    search = BeamSearch(beam=3, nbest=2, max_length=5)
+    translator = Translator(model, search, parse_predict(how), lambda: steps.append(1))
     sources = [texts[1].train.source(i).tolist() for i in range(3)]
     with Waits() as waits:
         found = translator(sources)

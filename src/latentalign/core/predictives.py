@@ -112,8 +112,9 @@ class CertifiedPredictive(ExactPredictive):
         return certified_marginal(latent, self.tolerance).value
 
     def log_probs(self, choice: LatentChoice, beam: Beam | None = None) -> Float[Tensor, "*batch V"]:
-        whole = beam is None or choice.source is None or prefers_static_shapes(choice.query.device)
-        if whole or not is_factored(choice.head):
+        if beam is None or choice.source is None or not is_factored(choice.head):
+            return super().log_probs(choice)
+        if prefers_static_shapes(choice.query.device):
             return super().log_probs(choice)
         self.check(choice.prior)
         return certified_log_probs(

@@ -227,7 +227,7 @@ class Trainer:
             found = dict(zip(sums.terms, terms, strict=True))
             return Figures(surrogate, value, found, sums.queries, sums.examples), length
         asked = [self.signal_received == number for number in (signal.SIGTERM, signal.SIGINT)]
-        figures = [*here, sums.queries, sums.examples, *asked, self.own_time_is_up]
+        figures: list[float | Tensor] = [*here, sums.queries, sums.examples, *asked, self.own_time_is_up]
         surrogate, value, *terms, queries, examples, term, interrupt, late, length = self.world.add(
             figures, self.device, alike=[norm]
         )

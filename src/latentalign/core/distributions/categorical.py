@@ -122,7 +122,9 @@ class Categorical(AlignmentDistribution):
         """n independent draws of weight 1/n; member 0, without weight, for queries without members."""
         require_count("n", n)
         if self.log_probs.numel() == 0:  # multinomial refuses an empty batch
-            return self.at(torch.zeros(*self.mask.shape[:-1], n, dtype=torch.long, device=self.log_probs.device))
+            return self.at(
+                torch.zeros(*self.mask.shape[:-1], n, dtype=torch.long, device=self.log_probs.device)
+            )
         probs = self.log_probs.detach().exp().masked_fill(~self.mask.any(-1, keepdim=True), 1.0)
         return self.at(draw_members(probs, n))
 

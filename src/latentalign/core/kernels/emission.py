@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
