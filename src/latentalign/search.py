@@ -5,6 +5,9 @@ memory, masks); the state then holds an int64 tensor `sentence` that indexes it,
 between hypotheses. If the state holds `log_prob`, the search updates three entries before every step: `log_prob`, the
 log-probability of each hypothesis so far; `places`, how many continuations its sentence will keep; and `last`, whether
 the hypothesis has to end.
+
+On a CPU, only live hypotheses are computed. On other devices, `static_search.py` computes all places of all beams,
+because the number of live ones would have to be read at every step.
 """
 
 import math
@@ -17,6 +20,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from latentalign.core.devices import prefers_static_shapes, widest_float
 from latentalign.core.numerics import top_values
 from latentalign.errors import DivergedError, InputError
 
@@ -125,18 +129,23 @@ class BeamSearch:
         A sentence has fewer than `nbest` outputs only if fewer exist. `check` is called before every step; it ends the
         search by raising.
         """
+        if prefers_static_shapes(source_lengths.device):
+            from latentalign.static_search import static_search  # it needs this module
+
+            lengths = {"source_lengths": source_lengths}
+            return static_search(self, step, state, **lengths, bos=bos, eos=eos, pad=pad, check=check)
         found: list[list[Hypothesis]] = [[] for _ in range(len(source_lengths))]
-        banned = torch.tensor(sorted({bos, pad} - {eos}), dtype=torch.long, device=source_lengths.device)
+        excluded = self.specials(bos, eos, pad, like=source_lengths)
         sentences, live = self._start(source_lengths, bos)
         while len(live.history):
             if check is not None:
                 check()
-            if "log_prob" in state:
-                last = sentences.limit[live.sentence] == live.history.shape[1]
-                state |= {"log_prob": live.log_prob, "places": sentences.width[live.sentence], "last": last}
+            state = self._tell(state, sentences, live)
             log_probs, state = step(live.history[:, -1], state)
-            candidates = self._candidates(log_probs, sentences, live, eos=eos, banned=banned)
-            picks = self._pick(log_probs, candidates, sentences, live=live)
+            candidates = self._candidates(log_probs, sentences, live, eos=eos, excluded=excluded)
+            picks, diverged = self._pick(log_probs, candidates, sentences, live=live)
+            if diverged:
+                raise self._diverged(live.history.shape[1])
             sentences = self._collect(picks, sentences, live, eos=eos, found=found)
             sentences, live, parent = self._advance(picks, sentences, live, eos=eos)
             state = {name: value.index_select(0, parent) for name, value in state.items()}
@@ -145,14 +154,34 @@ class BeamSearch:
     def _penalty(self, length: int) -> float:
         return float(((5 + length) / 6) ** self.length_penalty)
 
+    def limits(self, source_lengths: Int[Tensor, " B"]) -> list[int]:
+        """The largest number of tokens of each output, eos included."""
+        ratio, extra = self.max_length_ratio, self.max_length_extra
+        return [max(1, min(self.max_length, math.floor(ratio * n + extra))) for n in source_lengths.tolist()]
+
+    def specials(self, bos: int, eos: int, pad: int, *, like: Tensor) -> Int[Tensor, " m"]:
+        """Tokens that are not among the candidates of a hypothesis, except eos as an end of its own; eos is last."""
+        return torch.tensor([*sorted({bos, pad} - {eos}), eos], dtype=torch.long, device=like.device)
+
+    def _tell(self, state: State, sentences: _Sentences, live: _Live) -> State:
+        """The state with what the search knows, if the step asks for it."""
+        if "log_prob" not in state:
+            return state
+        last = sentences.limit[live.sentence] == live.history.shape[1]
+        known = {"log_prob": live.log_prob, "places": sentences.width[live.sentence], "last": last}
+        return {**state, **known}
+
+    def _diverged(self, position: int) -> DivergedError:
+        return DivergedError(
+            f"the model's log-probabilities are NaN at output position {position}: "
+            "its parameters are not finite; translate with an earlier model"
+        )
+
     def _start(self, source_lengths: Int[Tensor, " B"], bos: int) -> tuple[_Sentences, _Live]:
         """One hypothesis for each sentence: bos."""
         number = torch.arange(len(source_lengths), device=source_lengths.device)
-        limits = [
-            max(1, min(self.max_length, math.floor(self.max_length_ratio * n + self.max_length_extra)))
-            for n in source_lengths.tolist()
-        ]
-        log_prob = torch.zeros(len(number), dtype=torch.float64, device=number.device)
+        limits = self.limits(source_lengths)
+        log_prob = torch.zeros(len(number), dtype=widest_float(number.device), device=number.device)
         sentences = _Sentences(
             number,
             source_lengths,
@@ -172,7 +201,7 @@ class BeamSearch:
         live: _Live,
         *,
         eos: int,
-        banned: Int[Tensor, " m"],
+        excluded: Int[Tensor, " m"],
     ) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
         """Possible next tokens of each hypothesis and the values that order the beam.
 
@@ -181,11 +210,11 @@ class BeamSearch:
         """
         length = live.history.shape[1]  # of the new outputs: bos counts in place of the new token
         last = sentences.limit[live.sentence] == length
-        value, token = _top(log_probs, min(self.beam + len(banned) + 1, log_probs.shape[1]))
-        excluded = torch.isin(token, torch.cat([banned, banned.new_tensor([eos])])) | last[:, None]
-        eos_loss = sentences.source_length[live.sentence].double() * (self.eos_norm / length)
-        ending = log_probs[:, eos] - eos_loss
-        value = torch.cat([value.masked_fill(excluded, NEVER), ending[:, None].to(value.dtype)], dim=1)
+        value, token = _top(log_probs, min(self.beam + len(excluded), log_probs.shape[1]))
+        unusable = (token.unsqueeze(-1) == excluded).any(-1) | last[:, None]
+        source_length = sentences.source_length[live.sentence].to(live.log_prob.dtype)
+        ending = log_probs[:, eos] - source_length * (self.eos_norm / length)
+        value = torch.cat([value.masked_fill(unusable, NEVER), ending[:, None].to(value.dtype)], dim=1)
         return value, torch.cat([token, torch.full_like(token[:, :1], eos)], dim=1)
 
     def _pick(
@@ -195,8 +224,8 @@ class BeamSearch:
         sentences: _Sentences,
         *,
         live: _Live,
-    ) -> _Picks:
-        """The best continuations of each sentence among the candidates of its hypotheses."""
+    ) -> tuple[_Picks, Bool[Tensor, ""]]:
+        """The best continuations of each sentence among the candidates of its hypotheses, and whether one is NaN."""
         value, token = candidates
         value = value + live.log_prob[:, None]  # in double precision, whatever the step computes in
         k, a = value.shape[1], len(sentences.number)
@@ -209,13 +238,9 @@ class BeamSearch:
         order = order.gather(1, values.gather(1, order).argsort(dim=1, descending=True, stable=True))
         order = order[:, : self.beam]
         value, token, parent = values.gather(1, order), tokens.gather(1, order), rows.gather(1, order // k)
-        if value.isnan().any():
-            raise DivergedError(
-                f"the model's log-probabilities are NaN at output position {live.history.shape[1]}: "
-                "its parameters are not finite; translate with an earlier model"
-            )
         valid = (torch.arange(self.beam, device=value.device) < sentences.width[:, None]) & (value > NEVER)
-        return _Picks(parent, token, live.log_prob[parent] + log_probs[parent, token], valid)
+        log_prob = live.log_prob[parent] + log_probs[parent, token]
+        return _Picks(parent, token, log_prob, valid), value.isnan().any()
 
     def _collect(
         self, picks: _Picks, sentences: _Sentences, live: _Live, *, eos: int, found: list[list[Hypothesis]]
@@ -230,7 +255,7 @@ class BeamSearch:
         length = live.history.shape[1]
         position, column = ended.nonzero(as_tuple=True)
         log_prob = picks.log_prob[position, column]
-        eos_loss = sentences.source_length[position].double() * (self.eos_norm / length)
+        eos_loss = sentences.source_length[position].to(log_prob.dtype) * (self.eos_norm / length)
         score = (log_prob - eos_loss) / self._penalty(length)
         histories = live.history[picks.parent[position, column], 1:].tolist()
         numbers = sentences.number[position].tolist()
@@ -275,10 +300,14 @@ class BeamSearch:
 def _top(values: Float[Tensor, "n V"], k: int) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
     """The k largest of each row and their columns, in order of value and then of column.
 
-    `topk` may choose any of several equal values. Rows in which that matters are selected again.
+    `topk` may choose any of several equal values. Rows in which that matters are selected again, or all rows, where
+    reading which ones would take time.
     """
-    value, column = top_values(values, min(k + 1, values.shape[1]))
-    if value.shape[1] > k:
+    is_static = prefers_static_shapes(values.device)
+    value, column = top_values(values, min(k + 1 - is_static, values.shape[1]))
+    if is_static:
+        column = _first_of_ties(values, value[:, -1:], k=k)
+    elif value.shape[1] > k:
         tied = (value[:, k - 1] == value[:, k]) & (value[:, k] > NEVER)
         if tied.any():
             column[tied, :k] = _first_of_ties(values[tied], value[tied, k - 1 : k], k=k)
@@ -293,4 +322,5 @@ def _first_of_ties(
     """Columns of the k largest of each row, whose k-th largest is `least`; of equal values, the first ones."""
     above, equal = values > least, values == least
     keep = above | (equal & (equal.cumsum(dim=1) <= k - above.sum(dim=1, keepdim=True)))
-    return keep.nonzero()[:, 1].view(-1, k)
+    # Exactly k are kept in every row.
+    return keep.to(values.dtype).topk(k, dim=1).indices

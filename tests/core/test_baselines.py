@@ -77,7 +77,7 @@ def test_a_learned_baseline_takes_the_precision_of_the_query_but_never_sixteen_b
 
 def test_a_running_mean_lives_on_its_own_device_with_or_without_float64():
     elsewhere = RunningMean().to("meta")
-    elsewhere.update(torch.zeros(3, device="meta"))
+    elsewhere.update(torch.zeros(3, device="meta"), torch.ones(3, device="meta").bool())
     assert elsewhere.mean.device.type == "meta"
     assert elsewhere.mean.dtype == elsewhere.seen.dtype == torch.float64
 
@@ -88,7 +88,7 @@ def test_a_running_mean_lives_on_its_own_device_with_or_without_float64():
 
     narrow = RunningMean()
     narrow._apply(to_device_without_float64)
-    narrow.update(torch.full((3,), -2.0))
+    narrow.update(torch.full((3,), -2.0), torch.ones(3).bool())
     assert narrow.mean.dtype == torch.float32
     assert (narrow.mean / narrow.seen).item() == pytest.approx(-2.0)
 
@@ -144,7 +144,7 @@ def test_a_running_mean_counts_the_rewards_of_all_processes():
     here, both = RunningMean(0.0), RunningMean(0.0)
     both.all_reduce = lambda total: total + torch.tensor([6.0, 2.0], dtype=total.dtype)  # rewards 2 and 4
     for running in (here, both):
-        running.update(torch.tensor([0.0, 3.0]))
+        running.update(torch.tensor([0.0, 9.0, 3.0]), torch.tensor([True, False, True]))
     assert (here.mean.item(), both.mean.item()) == (1.5, 2.25)
 
 

@@ -18,6 +18,7 @@ from latentalign import (
     target_log_prob,
 )
 from latentalign.core.kernels import fused_softmax
+from latentalign.core.kernels.borders import Borders
 from latentalign.core.kernels.pairs import Pairs
 from support.problems import gradients, problem
 
@@ -159,11 +160,11 @@ def test_borders_of_pieces_keep_queries_whole():
     everything = OneHot(torch.arange(4).expand(4, 4), weights, weights)
     pairs = Pairs.of(torch.zeros(4, 2), everything)
     assert pairs.owner.tolist() == [0, 0, 0, 1, 1, 2, 3, 3, 3, 3]
-    assert pairs.borders(5) == [0, 5, 10]
-    assert pairs.borders(4) == [0, 3, 6, 10]
-    assert pairs.borders(100) == [0, 10]
+    assert pairs.borders(5) == Borders([0, 5, 10], [0, 2, 4])
+    assert pairs.borders(4) == Borders([0, 3, 6, 10], [0, 1, 3, 4])
+    assert pairs.borders(100) == Borders([0, 10], [0, 4])
     nothing = Pairs.of(torch.zeros(4, 2), everything, query_exists=torch.zeros(4).bool())
-    assert nothing.borders(5) == [0]
+    assert nothing.borders(5) == Borders([0], [0])
 
 
 @pytest.mark.parametrize("how", ["exact", "kmax:2", "soft"])

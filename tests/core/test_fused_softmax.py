@@ -16,6 +16,7 @@ from latentalign import (
     target_log_prob,
 )
 from latentalign.core.kernels import fused_softmax, mixture
+from latentalign.core.kernels.borders import Borders
 from latentalign.core.kernels.pairs import is_factored
 from support.problems import brute_force, gradients, problem
 
@@ -191,7 +192,14 @@ def test_logits_of_every_size_give_the_dense_softmax_and_its_gradients(bias, shi
     ours = leaves(dtype)
     h, w, lw, *b = ours
     found = fused_softmax.fused_average(
-        h, w, b[0] if b else None, target, log_weight=lw, owner=owner, starts=[0, 5, 9], marginal=True
+        h,
+        w,
+        b[0] if b else None,
+        target,
+        log_weight=lw,
+        owner=owner,
+        borders=Borders([0, 5, 9], [0, 2, 3]),
+        marginal=True,
     )
     rounding = {torch.float32: 1e-4 if shift or bias == "wide" else 1e-5, torch.float64: 1e-10}[dtype]
     torch.testing.assert_close(found.double(), value, rtol=rounding, atol=rounding)
@@ -217,7 +225,7 @@ def test_fused_averages_of_many_chunks_equal_a_loop_over_z(name, uniform, monkey
     pieces = []
     original = fused_softmax.FusedAverage.apply
     monkeypatch.setattr(
-        fused_softmax.FusedAverage, "apply", lambda *a: pieces.append(len(a[-2]) - 1) or original(*a)
+        fused_softmax.FusedAverage, "apply", lambda *a: pieces.append(len(a[-2].rows) - 1) or original(*a)
     )
     p = problem((4, 3), 4, 5, max_logits=45)  # two whole queries of 4 x 5 logits to a chunk
     weight = None if uniform else torch.rand(4, 3, dtype=torch.float64)

@@ -15,6 +15,7 @@ from latentalign import (
     marginal,
     predictive_log_prob,
 )
+from latentalign.core.kernels.borders import Borders
 from latentalign.core.kernels.fused_softmax import (
     Outputs,
     fused_average,
@@ -110,7 +111,7 @@ def test_both_sides_of_the_largest_bias_agree_with_float64(where, lift, dtype):
         torch.testing.assert_close(one.double(), other, atol=close * terms, rtol=close)
     owner, log_weight = torch.tensor([0, 0, 1, 1]), torch.full((4,), math.log(0.5), dtype=found.dtype)
     rows = {"log_weight": log_weight, "owner": owner}
-    average = fused_average(*ours, target, **rows, starts=[0, 2, 4], marginal=True)
+    average = fused_average(*ours, target, **rows, borders=Borders([0, 2, 4], [0, 1, 2]), marginal=True)
     truth = (expected.detach().view(2, 2) + math.log(0.5)).logsumexp(1)
     torch.testing.assert_close(average.double(), truth, atol=rounding, rtol=0)
     whole = (logits.detach() + true[2].detach()).softmax(-1)

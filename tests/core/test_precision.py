@@ -16,6 +16,7 @@ from latentalign import (
     target_log_prob,
 )
 from latentalign.core.distributions import DISTRIBUTIONS
+from latentalign.core.kernels.borders import Borders
 from latentalign.core.kernels.fused_softmax import fused_average, linear_log_prob
 from support.problems import gradients
 
@@ -79,7 +80,12 @@ def test_hidden_layers_of_sixteen_bits_meet_weights_of_thirty_two():
         leaves = [x.clone().requires_grad_() for x in (hidden, weight, bias)]
         each = linear_log_prob(*leaves, target, max_logits=10)
         mean = fused_average(
-            *leaves, target, log_weight=log_weight, owner=owner, starts=[0, 2, 4, 6], marginal=True
+            *leaves,
+            target,
+            log_weight=log_weight,
+            owner=owner,
+            borders=Borders([0, 2, 4, 6], [0, 1, 2, 3]),
+            marginal=True,
         )
         found = gradients(torch.cat([each, mean]), leaves, torch.arange(9.0))
         return each, mean, *found

@@ -9,10 +9,21 @@ from latentalign.core.scores import MLPScore
 from latentalign.nn import recurrent
 from latentalign.nn.attention_decoder import AttentionDecoder
 from latentalign.nn.recurrent import LSTMStack, compile_cells
+from support.static_shapes import compute_as_on_a_cpu, compute_as_on_a_gpu
 
 LENGTHS = torch.tensor([2, 5, 1, 5, 3])
 MASK = LENGTHS.unsqueeze(1) > torch.arange(5)
-KERNELS = {"our loop": recurrent.loop_layer, "the path of cuDNN": recurrent.cudnn_layer}
+KERNELS = ["our loop", "our loop with padding", "the path of cuDNN"]
+
+
+def use_kernel(name, monkeypatch):
+    """Compute layers as on a CPU, or on a GPU without or with cuDNN."""
+    (compute_as_on_a_cpu if name == "our loop" else compute_as_on_a_gpu)(monkeypatch)
+    layer = recurrent.cudnn_layer if name == "the path of cuDNN" else LOOP
+    monkeypatch.setattr(recurrent, "loop_layer", layer)
+
+
+LOOP = recurrent.loop_layer
 
 
 def reordered(weight):
@@ -42,7 +53,7 @@ def pair(layers, bidirectional):
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_stack_equals_torch_on_ragged_sequences(layers, bidirectional, kernel, monkeypatch):
-    monkeypatch.setattr(recurrent, "loop_layer", KERNELS[kernel])
+    use_kernel(kernel, monkeypatch)
     ours, theirs = pair(layers, bidirectional)
     x = torch.randn(5, 5, 3, dtype=torch.float64, requires_grad=True)
     a = ours(x, MASK)
@@ -61,8 +72,8 @@ def test_cudnn_layers_have_the_gradients_of_the_loop(dtype, monkeypatch):
     stack = LSTMStack(3, 4, 2, dropout=0.5).double()
     x = torch.randn(5, 5, 3, dtype=torch.float64, requires_grad=True)
     results = []
-    for layer in KERNELS.values():
-        monkeypatch.setattr(recurrent, "loop_layer", layer)
+    for kernel in KERNELS[1:]:
+        use_kernel(kernel, monkeypatch)
         torch.manual_seed(0)
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
             out = stack(x, MASK)
@@ -85,7 +96,9 @@ def test_gradients_of_all_weights_are_right():
     assert torch.autograd.gradcheck(run, (x, *[p.detach().requires_grad_() for p in stack.parameters()]))
 
 
-def test_padding_is_zero_and_its_content_never_matters():
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_padding_is_zero_and_its_content_never_matters(kernel, monkeypatch):
+    use_kernel(kernel, monkeypatch)
     stack = LSTMStack(3, 4, 2)
     x = torch.randn(5, 5, 3)
     clean = stack(x, MASK)
@@ -96,10 +109,10 @@ def test_padding_is_zero_and_its_content_never_matters():
 
 @pytest.mark.parametrize(
     ("kernel", "lengths"),
-    [("our loop", [3, 0, 5]), ("our loop", [0, 0, 0]), ("the path of cuDNN", [3, 0, 5])],
+    [*((kernel, [3, 0, 5]) for kernel in KERNELS), ("our loop", [0, 0, 0])],
 )
 def test_sequences_of_no_length_get_zeros_and_no_gradient(kernel, lengths, monkeypatch):
-    monkeypatch.setattr(recurrent, "loop_layer", KERNELS[kernel])
+    use_kernel(kernel, monkeypatch)
     stack = LSTMStack(3, 4, 2).double()
     x = torch.randn(3, 5, 3, dtype=torch.float64, requires_grad=True)
     mask = torch.tensor(lengths).unsqueeze(1) > torch.arange(5)

@@ -270,8 +270,8 @@ BUGS = [
     Bug(
         "fused average assumes that all queries count alike",
         "core/kernels/fused_softmax.py",
-        "if len(grad) and bool((grad == grad[0]).all()):",
-        "if len(grad):",
+        "if is_even(grad):\n            scale",
+        "if len(grad):\n            scale",
         f"{EXACT}[False-4194304-batch0-marginal]",
     ),
     Bug(

@@ -79,17 +79,18 @@ def test_a_signal_to_one_process_stops_all(digits, tmp_path):
     trainer.device = torch.device("cpu")
     trainer.signal_received = 0
 
-    def add(values, device):
+    def add(values, device, alike):
         trainer.request_stop(signal.SIGINT)  # arrives after the sums of this step were sent
-        return [x + y for x, y in zip(values, [0.0, 0.0, 0, 0, 0, 0, 0], strict=True)]
+        assert len(values) == 7
+        return [float(x) for x in [*values, *alike]]
 
     trainer.world.add = add
     zero = torch.zeros(())
     sums = loop.Sums(zero, zero, {}, 1, 1)
-    trainer.add_processes(sums)
+    trainer.read(sums, zero)
     assert trainer.stop_signal == 0
-    trainer.add_processes(sums)
+    trainer.read(sums, zero)
     assert trainer.stop_signal == signal.SIGINT
-    trainer.world.add = lambda values, device: [*values[:-3], 1, values[-2], 0]
-    trainer.add_processes(sums)
+    trainer.world.add = lambda values, device, alike: [*values[:-3], 1, values[-2], 0, *alike]
+    trainer.read(sums, zero)
     assert trainer.stop_signal == signal.SIGTERM, "SIGTERM of another process wins over Ctrl-C"

@@ -120,10 +120,9 @@ class OneHot(Alignments):
     def contexts(
         self, memory: Float[Tensor, "*sources T D"], source: Int[Tensor, "*batch"] | None = None
     ) -> Float[Tensor, "*batch K D"]:
-        chosen = self.flat_index(memory, source)[self.present]
-        out = memory.new_zeros(*self.index.shape, memory.shape[-1])
-        # Only members that are present are read, so padding affects neither values nor gradients.
-        return out.masked_scatter(self.present.unsqueeze(-1), memory.flatten(0, -2)[chosen])
+        selected = memory.flatten(0, -2)[self.flat_index(memory, source)]
+        # Replaced, not multiplied away: padding affects neither values nor gradients.
+        return selected.masked_fill(~self.present.unsqueeze(-1), 0.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
@@ -76,13 +76,14 @@ class RunningMean(nn.Module):
     def fit(self, latent: Latent, reward: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
         """Zero; in training mode, update the mean with the rewards of the existing queries."""
         if self.training and not reward.is_meta:
-            self.update(reward[latent.prior.mask.any(-1)])
+            self.update(reward, latent.prior.mask.any(-1))
         return torch.zeros_like(reward)
 
     @torch.no_grad()
-    def update(self, reward: Float[Tensor, "m"]) -> None:
-        """Update the mean with the rewards of one batch, over all processes."""
-        total = torch.stack([reward.to(self.mean).sum(), self.mean.new_tensor(float(len(reward)))])
+    def update(self, reward: Float[Tensor, "*batch"], exists: Bool[Tensor, "*batch"]) -> None:
+        """Update the mean with the rewards of the existing queries of one batch, over all processes."""
+        rewards = reward.masked_fill(~exists, 0.0).to(self.mean.dtype)
+        total = torch.stack([rewards.sum(), exists.sum().to(self.mean.dtype)])
         if self.all_reduce is not None:
             total = self.all_reduce(total)
         decay = torch.where(total[1] > 0, self.decay, 1.0)

@@ -6,10 +6,14 @@ because that costs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from latentalign.core.devices import prefers_static_shapes
 from latentalign.core.errors import TargetError
 
 
@@ -24,6 +28,17 @@ def set_value_checks(enabled: bool) -> None:
     and q over different members are no longer reported. Results that are correct stay the same.
     """
     _Switch.on = enabled
+
+
+@contextmanager
+def no_waiting_checks(device: torch.device) -> Iterator[None]:
+    """Skip the checks of values in a block that computes on a device for which they would have to wait."""
+    before = _Switch.on
+    _Switch.on = before and not prefers_static_shapes(device)
+    try:
+        yield
+    finally:
+        _Switch.on = before
 
 
 def may_check(tensor: Tensor) -> bool:

@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from latentalign.core.devices import prefers_static_shapes, widest_float
+
 NEG_INF = float("-inf")
 
 
@@ -14,7 +16,7 @@ def at_least_float32(value: Tensor) -> Tensor:
 
 def in_float64(value: Tensor) -> Tensor:
     """The value in float64 if the device supports it."""
-    return value if value.device.type == "mps" else value.double()
+    return value.double() if widest_float(value.device) == torch.float64 else value
 
 
 def flat_rows(value: Float[Tensor, "*batch D"]) -> Float[Tensor, "n D"]:
@@ -29,6 +31,20 @@ def log_sum_exp(value: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch"]:
     total = (value - peak).exp().sum(-1)
     empty = total == 0
     return total.masked_fill(empty, 1.0).log().masked_fill(empty, NEG_INF) + peak.squeeze(-1)
+
+
+def draw_members(weights: Float[Tensor, "*batch T"], n: int) -> Int[Tensor, "*batch n"]:
+    """n independent draws of a member in proportion to its weight; every row has a positive one.
+
+    The first of independent exponential clocks to ring, each as fast as its weight. `torch.multinomial` reads the
+    weights to check them, for which a GPU would have to finish its work.
+    """
+    if not prefers_static_shapes(weights.device):
+        flat = weights.reshape(-1, weights.shape[-1])
+        return torch.multinomial(flat, n, replacement=True).view(*weights.shape[:-1], n)
+    shape = (*weights.shape[:-1], n, weights.shape[-1])
+    clocks = torch.empty(shape, dtype=weights.dtype, device=weights.device).exponential_()
+    return (weights.unsqueeze(-2) / clocks.clamp_min_(torch.finfo(weights.dtype).tiny)).argmax(-1)
 
 
 def masked_log_softmax(

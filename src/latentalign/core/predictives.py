@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from latentalign.core.alignments import Alignments, Mixed
+from latentalign.core.devices import prefers_static_shapes
 from latentalign.core.distributions import AlignmentDistribution
 from latentalign.core.kernels.beam import Beam, certified_log_probs
 from latentalign.core.kernels.certified import certified_marginal
@@ -93,7 +94,10 @@ class ExactPredictive(Predictive):
 @PREDICTIVES.register("certified")
 @dataclass(frozen=True)
 class CertifiedPredictive(ExactPredictive):
-    """All members, except those that provably cannot change the result by more than the tolerance."""
+    """All members, except those that provably cannot change the result by more than the tolerance.
+
+    On a device that prefers static shapes, such as a GPU, really all: how many matter would depend on values.
+    """
 
     tolerance: float
 
@@ -109,6 +113,8 @@ class CertifiedPredictive(ExactPredictive):
 
     def log_probs(self, choice: LatentChoice, beam: Beam | None = None) -> Float[Tensor, "*batch V"]:
         if beam is None or choice.source is None or not is_factored(choice.head):
+            return super().log_probs(choice)
+        if prefers_static_shapes(choice.query.device):
             return super().log_probs(choice)
         self.check(choice.prior)
         return certified_log_probs(

@@ -68,6 +68,7 @@ class AttentionDecoder(nn.Module):
         # The recurrence runs in the weights' precision, whatever autocast has done to its inputs.
         dtype = self.first.weight.dtype
         packing = Packing.of(word_mask)
+        mask = mask | ~mask.any(1, keepdim=True)  # softmax needs a member
         inputs = self.from_word(packing.pack(words)).to(dtype)
         memory, projected = memory.to(dtype), self.score.project(memory).to(dtype)
         with torch.autocast(memory.device.type, enabled=False):

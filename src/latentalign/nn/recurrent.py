@@ -2,7 +2,8 @@
 
 Autograd through a loop of small matrix products would form each weight's gradient in as many small products as there
 are steps. Here the loop keeps what it needs, and each weight's gradient is one product after it. On a CPU this is
-faster than `torch.nn.LSTM` (`python benchmarks/lstm.py` prints both); on CUDA, cuDNN runs the layers.
+faster than `torch.nn.LSTM` (`python benchmarks/lstm.py` prints both); on CUDA, cuDNN runs the layers. It computes
+padding too, because it would have to know the lengths on the host.
 """
 
 from __future__ import annotations
@@ -194,27 +195,35 @@ def loop_layer(
 def cudnn_layer(
     h: Float[Tensor, "N D"], sides: list[LSTMLayer], packing: Packing, *, flip: Int[Tensor, "N"], cell: Cell
 ) -> Float[Tensor, "N H"]:
-    """The same layer by the kernel of `torch.nn.LSTM`, with the same parameters."""
-    weights: list[Tensor] = []
-    for side in sides:
-        biases = side.from_input.bias, torch.zeros_like(side.from_input.bias)
-        weights += [torch_order(x) for x in (side.from_input.weight, side.from_hidden.weight, *biases)]
-    zeros = h.new_zeros(len(sides), packing.first, side.from_hidden.in_features, dtype=weights[0].dtype)
-    live = torch.tensor([n for n in packing.live if n])
-    with torch.autocast(h.device.type, enabled=False), warnings.catch_warnings():
+    """The same layer by the kernel of `torch.nn.LSTM`, with the same parameters; every sequence has all steps.
+
+    Each direction is a call of its own. In one call for both, the backward direction would begin in the padding.
+    """
+    batch, steps = packing.shape
+    each = [h, h.index_select(0, flip)]
+    found = [lstm_kernel(x.view(steps, batch, -1), side) for x, side in zip(each, sides, strict=False)]
+    out = [x.flatten(0, 1) for x in found]
+    return out[0] if len(out) == 1 else torch.cat([out[0], out[1].index_select(0, flip)], -1)
+
+
+def lstm_kernel(x: Float[Tensor, "S B D"], side: LSTMLayer) -> Float[Tensor, "S B H"]:
+    """One direction of a layer by the kernel of `torch.nn.LSTM`."""
+    bias = side.from_input.bias
+    weights = side.from_input.weight, side.from_hidden.weight, bias, torch.zeros_like(bias)
+    zeros = x.new_zeros(1, x.shape[1], side.from_hidden.in_features, dtype=bias.dtype)
+    with torch.autocast(x.device.type, enabled=False), warnings.catch_warnings():
         # The kernel copies the reordered weights into one block, and warns that this takes time.
         warnings.filterwarnings("ignore", "RNN module weights")
-        inputs = h.to(weights[0].dtype)
         return torch.lstm(
-            inputs,
-            live,
+            x.to(bias.dtype),
             (zeros, zeros),
-            weights,
+            [torch_order(weight) for weight in weights],
             has_biases=True,
             num_layers=1,
             dropout=0.0,
             train=torch.is_grad_enabled(),  # cuDNN keeps what its backward pass needs only in training mode
-            bidirectional=len(sides) == 2,
+            bidirectional=False,
+            batch_first=False,
         )[0]
 
 

@@ -98,7 +98,8 @@ class TransformerDecoder(nn.Module):
         mask: Bool[Tensor, "n T"],
     ) -> tuple[Float[Tensor, "n W"], Float[Tensor, "n T"], DecoderState]:
         """Query, scores and next state of one position, for decoding. All hypotheses have the same length."""
-        layers, after = self.stack.layer_list(), dict[str, Tensor]()
+        layers = self.stack.layer_list()
+        after: DecoderState = {}
         seen = state["keys.0"].shape[1]
         per_layer = [2 * self.width] * len(layers)
         score, *members = projected.split([projected.shape[-1] - sum(per_layer), *per_layer], -1)

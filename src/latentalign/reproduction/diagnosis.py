@@ -23,6 +23,7 @@ from latentalign.core.diagnostics import (
 )
 from latentalign.core.kernels.emission import EmissionLatent
 from latentalign.core.latent import Latent
+from latentalign.core.numerics import in_float64
 from latentalign.core.objectives import OBJECTIVES, Objective, marginal
 from latentalign.progress import track
 
@@ -59,7 +60,7 @@ def bounds(latents: Iterable[Latent]) -> dict[str, float]:
     count = 0
 
     def add(name: str, values: Tensor) -> None:
-        sums[name] = sums.get(name, 0.0) + float(values.double().sum())
+        sums[name] = sums.get(name, 0.0) + float(in_float64(values).sum())
 
     for latent in latents:
         count += int(latent.prior.mask.any(-1).sum())
@@ -144,7 +145,7 @@ def gradient(
     """The gradient of the summed surrogate."""
     parts = torch.autograd.grad(objective(latent_of()).surrogate.sum(), parameters, allow_unused=True)
     flat = [
-        (torch.zeros_like(p) if g is None else g).double().flatten()
+        in_float64(torch.zeros_like(p) if g is None else g).flatten()
         for p, g in zip(parameters, parts, strict=True)
     ]
     return torch.cat(flat)
@@ -170,7 +171,7 @@ def proposition_1(latent: EmissionLatent, *, points: int = 3, iterations: int = 
     with torch.no_grad():
         gap = soft_gap(latent, curvature, proven=False)
     exists = latent.prior.mask.any(-1)
-    gaps, tight, wide = (x[exists].double() for x in (gap.gap, gap.tighter, gap.bound))
+    gaps, tight, wide = (x[exists].cpu().double() for x in (gap.gap, gap.tighter, gap.bound))
     return {
         "queries": int(exists.sum()),
         "mean_gap": float(gaps.mean()),

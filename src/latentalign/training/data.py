@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from latentalign.core.numerics import in_float64
 from latentalign.core.objectives import Objective
 from latentalign.core.predictives import parse_predict
 from latentalign.training.loss import Batch
@@ -36,9 +37,9 @@ class WeightedBatch(Generic[B]):
     weight: Tensor | None = None
 
     def total(self, values: Tensor) -> float:
-        """The weighted sum of a value per query, in double precision."""
-        values = values.double()
-        return float(values.sum() if self.weight is None else (values * self.weight.to(values.device)).sum())
+        """The weighted sum of a value per query, in double precision where the device has it."""
+        values = in_float64(values)
+        return float(values.sum() if self.weight is None else (values * self.weight.to(values)).sum())
 
 
 @dataclass(frozen=True)

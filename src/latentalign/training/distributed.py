@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -15,6 +16,7 @@ from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from latentalign.core.baselines import RunningMean
+from latentalign.core.devices import read_numbers, widest_float
 from latentalign.errors import InputError, LostProcessError
 
 T = TypeVar("T")
@@ -49,20 +51,23 @@ class World:
         self.wait()
         return result
 
-    def add(self, values: Sequence[float], device: torch.device) -> list[float]:
-        """Each value summed over all processes."""
-        if self.size == 1:
-            return list(values)
-        here = torch.tensor(values, dtype=torch.float64, device=device)
-        with self.report_lost_process():
-            dist.all_reduce(here)
-        return [float(x) for x in here.tolist()]
+    def add(
+        self, values: Sequence[float | Tensor], device: torch.device, *, alike: Sequence[Tensor] = ()
+    ) -> list[float]:
+        """Each value summed over all processes, then those that are `alike` in all of them; all are read together."""
+        wide = partial(torch.full, (), dtype=widest_float(device), device=device)
+        numbers = [x if isinstance(x, Tensor) else wide(fill_value=float(x)) for x in values]
+        here = torch.stack([x.to(device, widest_float(device)) for x in numbers])
+        if self.size > 1:
+            with self.report_lost_process():
+                dist.all_reduce(here)
+        return read_numbers([*here, *alike])
 
     def broadcast(self, values: Sequence[float], device: torch.device) -> list[float]:
         """The leader's values, in every process."""
         if self.size == 1:
             return list(values)
-        here = torch.tensor(values, dtype=torch.float64, device=device)
+        here = torch.tensor(values, dtype=widest_float(device), device=device)
         with self.report_lost_process():
             dist.broadcast(here, src=0)
         return [float(x) for x in here.tolist()]

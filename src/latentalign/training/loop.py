@@ -12,7 +12,9 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from latentalign.core.devices import read_numbers
 from latentalign.errors import DivergedError, Interrupted
 from latentalign.interrupts import NAMES, handle_signals
 from latentalign.progress import detail
@@ -21,7 +23,7 @@ from latentalign.training.adam import FusedAdam
 from latentalign.training.data import TrainingData, Validation
 from latentalign.training.distributed import World
 from latentalign.training.loggers import RunLogger
-from latentalign.training.loss import Batch, LossModule, Sums
+from latentalign.training.loss import Batch, Figures, LossModule, Sums
 from latentalign.training.memory import device_peak_mb, forget_peak
 from latentalign.training.metrics_log import MetricsLog
 from latentalign.training.phases import Phase
@@ -159,18 +161,18 @@ class Trainer:
         """Train on the rest of the current epoch."""
         keys = self.data.batch_keys(self.position.epoch)
         self.epoch_batches = (self.position.epoch, len(keys))
-        recent: list[tuple[Sums, float]] = []
+        recent: list[tuple[Figures, float]] = []
         while self.position.batch < len(keys) and not self.ended:
             group = keys[self.position.batch : self.position.batch + self.config.accumulate]
             start = time.perf_counter()
-            sums = self.update(group)
+            figures = self.update(group)
             elapsed = time.perf_counter() - start
             self.position.step += 1
             self.position.batch += len(group)
-            self.position.queries += sums.queries
+            self.position.queries += figures.queries
             self.position.seconds += elapsed
-            recent.append((sums, elapsed))
-            progress.advance(sums.queries, elapsed, float(sums.value) / max(1, sums.queries))
+            recent.append((figures, elapsed))
+            progress.advance(figures.queries, elapsed, figures.value / max(1, figures.queries))
             due = self.position.step % self.config.log_steps == 0
             progress.show(self.position, len(keys), log=due)
             if due:
@@ -195,12 +197,16 @@ class Trainer:
                 self.stop_signal, f"saved after step {self.position.step} of the {self.phase.name}"
             )
 
-    def update(self, group: Sequence[Any]) -> Sums:
-        """Update the weights once with the gradient of a group of batches; the sums over all processes."""
+    def update(self, group: Sequence[Any]) -> Figures:
+        """Update the weights once with the gradient of a group of batches; the sums over all processes.
+
+        The program reads from the device once, all figures together.
+        """
         loaders: list[Callable[[], Batch]] = [partial(self.data.load_batch, key) for key in group]
         try:
-            total = self.add_processes(self.updater.accumulate(loaders))
-            self.updater.step(total, self.schedule.rate(self.position.step + 1))
+            sums = self.updater.accumulate(loaders)
+            total, norm = self.read(sums, self.updater.gradient_norm())
+            self.updater.step(total, norm, self.schedule.rate(self.position.step + 1))
         except NotFinite as error:
             lines = "; ".join(self.data.describe_batch(key) for key in group)
             raise DivergedError(
@@ -209,23 +215,26 @@ class Trainer:
             ) from None
         return total
 
-    def add_processes(self, sums: Sums) -> Sums:
-        """Sums over all processes. A request to stop, or the end of the time, of one process holds for all."""
+    def read(self, sums: Sums, norm: Tensor) -> tuple[Figures, float]:
+        """Sums over all processes, and the norm of the gradient, which is the same in all of them.
+
+        A request to stop, or the end of the time, of one process holds for all.
+        """
+        here = [sums.surrogate, sums.value, *sums.terms.values()]
         if self.world.size == 1:
             self.time_is_up, self.stop_signal = self.own_time_is_up, self.signal_received
-            return sums
-        names = sorted(sums.terms)
-        here = [sums.surrogate, sums.value, *(sums.terms[n] for n in names)]
+            surrogate, value, *terms, length = read_numbers([*here, norm])
+            found = dict(zip(sums.terms, terms, strict=True))
+            return Figures(surrogate, value, found, sums.queries, sums.examples), length
         asked = [self.signal_received == number for number in (signal.SIGTERM, signal.SIGINT)]
-        figures = [*map(float, here), sums.queries, sums.examples, *asked, self.own_time_is_up]
-        surrogate, value, *terms, queries, examples, term, interrupt, late = self.world.add(
-            figures, self.device
+        figures: list[float | Tensor] = [*here, sums.queries, sums.examples, *asked, self.own_time_is_up]
+        surrogate, value, *terms, queries, examples, term, interrupt, late, length = self.world.add(
+            figures, self.device, alike=[norm]
         )
         self.stop_signal = signal.SIGTERM if term else signal.SIGINT if interrupt else 0
         self.time_is_up = late > 0
-        wide = partial(torch.tensor, dtype=torch.float64)
-        shared = {n: wide(x) for n, x in zip(names, terms, strict=True)}
-        return Sums(wide(surrogate), wide(value), shared, int(queries), int(examples))
+        found = dict(zip(sums.terms, terms, strict=True))
+        return Figures(surrogate, value, found, int(queries), int(examples)), length
 
     def validate(self, progress: TrainingProgress) -> None:
         """Measure the model, move the schedule and keep the best model."""

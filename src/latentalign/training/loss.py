@@ -45,6 +45,28 @@ class Sums:
         return Sums(self.surrogate.detach(), self.value.detach(), terms, self.queries, self.examples)
 
 
+@dataclass(frozen=True)
+class Figures:
+    """Sums over all batches and processes of an update, as the program reads them from the device."""
+
+    surrogate: float
+    value: float
+    terms: dict[str, float]
+    queries: int
+    examples: int
+
+
+def add_figures(parts: Sequence[Figures]) -> Figures:
+    """Figures of several updates."""
+    return Figures(
+        sum(p.surrogate for p in parts),
+        sum(p.value for p in parts),
+        {name: sum(p.terms[name] for p in parts) for name in parts[0].terms},
+        sum(p.queries for p in parts),
+        sum(p.examples for p in parts),
+    )
+
+
 def add_sums(parts: Sequence[Sums]) -> Sums:
     """Sums of several batches, without gradient."""
     names = parts[0].terms

@@ -11,7 +11,7 @@ from typing import Any
 
 from latentalign.training.data import Validation, perplexity
 from latentalign.training.loggers import RunLogger
-from latentalign.training.loss import Sums, add_sums
+from latentalign.training.loss import Figures, add_figures
 from latentalign.training.phases import Phase
 from latentalign.training.position import Position
 from latentalign.training.run import Run
@@ -26,16 +26,16 @@ class MetricsLog:
     def training(
         self,
         position: Position,
-        recent: Sequence[tuple[Sums, float]],
+        recent: Sequence[tuple[Figures, float]],
         learning_rate: float,
         *,
         epochs: float,
     ) -> None:
         """Log means over the latest steps."""
-        total = add_sums([sums for sums, _ in recent])
+        total = add_figures([figures for figures, _ in recent])
         count = max(1, total.queries)
-        means = {name: float(x) / count for name, x in total.terms.items()}
-        bound = perplexity(float(total.value), count)
+        means = {name: x / count for name, x in total.terms.items()}
+        bound = perplexity(total.value, count)
         speed = round(count / max(1e-9, sum(seconds for _, seconds in recent)), 1)
         figures = {"bound": bound, "tokens_per_second": speed, **means}
         self._write({"kind": "training", **self._place(position, learning_rate, epochs), **figures})

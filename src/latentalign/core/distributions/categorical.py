@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, InitVar, dataclass, replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -21,7 +20,7 @@ from latentalign.core.distributions.base import (
     require_count,
 )
 from latentalign.core.errors import NotNormalisedError
-from latentalign.core.numerics import NEG_INF, masked_log_softmax
+from latentalign.core.numerics import NEG_INF, draw_members, masked_log_softmax
 
 
 @DISTRIBUTIONS.register("categorical")
@@ -122,11 +121,12 @@ class Categorical(AlignmentDistribution):
     def sample(self, n: int = 1) -> OneHot:
         """n independent draws of weight 1/n; member 0, without weight, for queries without members."""
         require_count("n", n)
-        *batch, members = self.log_probs.shape
         if self.log_probs.numel() == 0:  # multinomial refuses an empty batch
-            return self.at(torch.zeros(*batch, n, dtype=torch.long, device=self.log_probs.device))
+            return self.at(
+                torch.zeros(*self.mask.shape[:-1], n, dtype=torch.long, device=self.log_probs.device)
+            )
         probs = self.log_probs.detach().exp().masked_fill(~self.mask.any(-1, keepdim=True), 1.0)
-        return self.at(torch.multinomial(probs.reshape(-1, members), n, replacement=True).view(*batch, n))
+        return self.at(draw_members(probs, n))
 
     def at(self, index: Int[Tensor, "*batch n"]) -> OneHot:
         """Given draws, as if they had been sampled: weight 1/n each, without gradient; no weight if impossible."""
@@ -154,7 +154,7 @@ class Categorical(AlignmentDistribution):
         scores = self.log_probs.unsqueeze(-2).masked_fill(~self.mask.unsqueeze(-2), 0.0) + gumbel
         z = masked_log_softmax(scores / temperature, mask).exp()
         if straight_through:
-            hard = F.one_hot(z.argmax(-1), z.shape[-1]).to(z.dtype).masked_fill(~mask, 0.0)
+            hard = torch.zeros_like(z).scatter(-1, z.argmax(-1, keepdim=True), 1.0).masked_fill(~mask, 0.0)
             z = z + (hard - z).detach()
         return Mixed.draws(z, exists=self.mask)
 

@@ -237,7 +237,8 @@ class Chain(AlignmentDistribution):
     def log_real(self, step: int) -> Float[Tensor, "B N"]:
         """log of the chance that step j is not NULL."""
         log_null = self.log_null[:, step]
-        return torch.log1p(-log_null.exp().clamp_max(1 - 1e-16))
+        below_one = 1 - torch.finfo(log_null.dtype).eps / 2
+        return torch.log1p(-log_null.exp().clamp_max(below_one))
 
     def positions(self) -> Float[Tensor, "B S N"]:
         """p(position before step j): of the first step, where it starts."""

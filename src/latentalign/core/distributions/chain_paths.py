@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from latentalign.core.numerics import log_sum_exp, masked_log_softmax
+from latentalign.core.numerics import draw_members, log_sum_exp, masked_log_softmax
 
 if TYPE_CHECKING:
     from latentalign.core.distributions.chain import Chain
@@ -24,7 +24,7 @@ def sample_paths(chain: Chain, n: int) -> Int[Tensor, "B S n"]:
         rows = rows.masked_fill(~chain.exists[:, j, None, None], 1.0)
         chosen = rows.gather(1, position.unsqueeze(-1).expand(-1, -1, rows.shape[-1]))
         chosen = chosen.masked_fill(chosen.sum(-1, keepdim=True) == 0, 1.0)
-        drawn = torch.multinomial(chosen.flatten(0, 1), 1).view(position.shape)
+        drawn = draw_members(chosen, 1).squeeze(-1)
         origin = drawn if j == 0 else position
         nothing = torch.rand_like(chosen[..., 0]) < chain.log_null[:, j].exp().gather(1, origin)
         here = chain.exists[:, j, None]

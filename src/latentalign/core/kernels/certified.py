@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latentalign.core.alignments import OneHot
+from latentalign.core.devices import prefers_static_shapes
 from latentalign.core.distributions import AlignmentDistribution, Categorical
 from latentalign.core.kernels.screening import Screen, screen_of
 from latentalign.core.latent import Latent
@@ -58,13 +59,16 @@ def certified_marginal(
     Without the likelihood of unvisited members, their prior would shrink at every step. `surrogate` therefore
     estimates their part of the prior's gradient from their bounds, which costs no likelihood.
 
+    On a device that prefers static shapes, such as a GPU, all members are visited, because their number would depend
+    on values. The result is then exact, and the gap is 0.
+
     A head that is not factored and has dropout is evaluated twice with different noise: then `gap` still holds, but
     may exceed the tolerance.
     """
     if not tolerance >= 0:
         raise ValueError(f"tolerance must not be negative, got {tolerance}")
     latent.prior.require("enumerate", "log_prob_of", by="the certified marginal")
-    if latent.prior.mask.is_meta:  # no values to compare: as if every member had to be visited
+    if prefers_static_shapes(latent.prior.mask.device):  # values are not compared: every member is visited
         value = latent.log_marginal(latent.prior.enumerate())
         return Certified(value, value, torch.zeros_like(value), latent.prior.mask.sum(-1))
     screen = screen_of(latent, shortlist)

@@ -137,13 +137,14 @@ def windowed_sum(value: Float[Tensor, "B T"], *, before: int, after: int) -> Flo
     return padded.unfold(-1, before + after + 1, 1).sum(-1)
 
 
-TINY = 1e-300
-"""Smallest divisor; only impossible outputs come near it."""
+def tiny(like: Tensor) -> float:
+    """Smallest divisor; only impossible outputs come near it."""
+    return max(1e-300, torch.finfo(like.dtype).tiny)
 
 
 def safe_ratio(part: Tensor, whole: Tensor) -> Tensor:
     """part / whole, and 0 where part is 0."""
-    return torch.where(part > 0, part / whole.clamp_min(TINY), torch.zeros_like(part))
+    return torch.where(part > 0, part / whole.clamp_min(tiny(whole)), torch.zeros_like(part))
 
 
 class Scaled:
@@ -185,7 +186,7 @@ class ChainFilter(torch.autograd.Function):
         s = Scaled(scores, log_f, log_null, log_f_null)
         member, nothing = torch.zeros_like(s.wanted), torch.zeros_like(s.wanted)
         reach, total = torch.ones_like(s.wanted), torch.ones_like(log_f_null)
-        position = s.start()
+        position, least = s.start(), tiny(total)
         for j in range(scores.shape[1]):
             selected = s.real[:, j] * position
             if j > 0:
@@ -193,7 +194,7 @@ class ChainFilter(torch.autograd.Function):
                 selected = s.wanted[:, j] * kernel.push(safe_ratio(selected, reach[:, j]), j)
             seen = selected * s.likelihood[:, j]
             unseen = s.null[:, j] * position * s.null_likelihood[:, j]
-            total[:, j] = (seen.sum(-1) + unseen.sum(-1)).clamp_min(TINY)
+            total[:, j] = (seen.sum(-1) + unseen.sum(-1)).clamp_min(least)
             here = exists[:, j, None]
             stay = (member[:, j - 1], nothing[:, j - 1]) if j > 0 else (position, nothing[:, 0])
             member[:, j] = torch.where(here, seen / total[:, j, None], stay[0])
@@ -235,7 +236,7 @@ class ChainFilter(torch.autograd.Function):
             ratio = safe_ratio(s.real[:, j] * position, reach[:, j])
             d_arrived = s.wanted[:, j] * d_selected
             d_ratio = kernel.pull(d_arrived, j)
-            d_origin = torch.where(reach[:, j] > 0, d_ratio / reach[:, j].clamp_min(TINY), 0.0)
+            d_origin = torch.where(reach[:, j] > 0, d_ratio / reach[:, j].clamp_min(tiny(reach)), 0.0)
             d_reach = -ratio * d_origin
             d_scores[:, j] = s.wanted[:, j] * (kernel.push(ratio, j) * d_selected + kernel.push(d_reach, j))
             left[:, j - 1] = torch.stack([ratio, d_reach], -1)
@@ -264,6 +265,6 @@ def backward_messages(
         whole = s.real[:, j] * seen + unseen
         null[:, j] = safe_ratio(unseen, whole)
         if j > 0:
-            whole = whole / whole.amax(-1, keepdim=True).clamp_min(TINY)
+            whole = whole / whole.amax(-1, keepdim=True).clamp_min(tiny(whole))
             after[:, j - 1] = torch.where(exists[:, j, None], whole, after[:, j])
     return after, null

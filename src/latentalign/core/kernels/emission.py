@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -13,6 +11,7 @@ from latentalign.core.alignments import Alignments
 from latentalign.core.checks import check_targets
 from latentalign.core.distributions import AlignmentDistribution, as_distribution
 from latentalign.core.heads import Emit
+from latentalign.core.kernels.borders import Borders
 from latentalign.core.kernels.fused_softmax import fused_average
 from latentalign.core.kernels.likelihood import MAX_LOGITS, target_log_prob
 from latentalign.core.kernels.pairs import HiddenParts, Pairs, is_factored
@@ -86,13 +85,13 @@ class EmissionLatent(Latent):
         output = self.factored.output
         pairs = Pairs.of(self.query, alignments, target=self.target, query_exists=self.query_exists)
         borders = pairs.borders(self.max_logits // output.out_features)
-        target = self.target.flatten()[pairs.query]
+        target = pairs.targets(self.target)
         check_targets(target, output.out_features)
-        log_weight = alignments.log_weight.flatten().index_select(0, pairs.slot)
+        log_weight = pairs.log_weights(alignments)
         parts = HiddenParts.of(self.factored, self.query, self.memory, alignments, pairs=pairs)
-        many = len(borders) > 2 and len(target) * output.in_features > MAX_HIDDEN
+        many = len(borders.rows) > 2 and len(target) * output.in_features > MAX_HIDDEN
         if many and parts.by_row():
-            pieces = group_borders(borders, MAX_HIDDEN // output.in_features)
+            pieces = borders.groups(MAX_HIDDEN // output.in_features)
             inputs = (parts.from_query, parts.from_memory, log_weight, output.weight, output.bias)
             value = piecewise(PieceAverage(parts, target, pairs.owner, marginal), pieces, inputs)
         else:
@@ -103,11 +102,10 @@ class EmissionLatent(Latent):
                 target,
                 log_weight=log_weight,
                 owner=pairs.owner,
-                starts=borders,
+                borders=borders,
                 marginal=marginal,
             )
-        out = torch.zeros(self.target.numel(), dtype=value.dtype, device=value.device)
-        return out.index_copy(0, pairs.used, value).view(self.target.shape)
+        return pairs.spread_queries(value, self.target.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +119,7 @@ class PieceAverage:
 
     def __call__(
         self,
-        borders: list[int],
+        borders: Borders,
         from_query: Tensor,
         from_memory: Tensor,
         log_weight: Tensor,
@@ -129,26 +127,14 @@ class PieceAverage:
         bias: Tensor | None,
     ) -> Tensor:
         """The average of each owner between the first and the last border."""
-        part = slice(borders[0], borders[-1])
-        owner = self.owner[part]
+        part = slice(borders.rows[0], borders.rows[-1])
         return fused_average(
             replace(self.parts, from_query=from_query, from_memory=from_memory).rows(part),
             weight,
             bias,
             self.target[part],
             log_weight=log_weight[part],
-            owner=owner - owner[0] if part.start else owner,
-            starts=[border - part.start for border in borders],
+            owner=self.owner[part] - borders.queries[0],
+            borders=borders.from_zero(),
             marginal=self.marginal,
         )
-
-
-def group_borders(borders: list[int], rows: int) -> list[list[int]]:
-    """Consecutive pieces in groups of at most `rows` rows, or of a single piece; a group is a list of borders."""
-    groups: list[list[int]] = []
-    for start, stop in pairwise(borders):
-        if groups and stop - groups[-1][0] <= rows:
-            groups[-1].append(stop)
-        else:
-            groups.append([start, stop])
-    return groups or [borders]

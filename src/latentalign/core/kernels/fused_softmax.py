@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from latentalign.core.numerics import at_least_float32
+from latentalign.core.devices import prefers_static_shapes
+from latentalign.core.kernels.borders import Borders
+from latentalign.core.numerics import NEG_INF, at_least_float32
 
 CACHE_LINE = 64
 PAGE = 4096
@@ -78,6 +79,9 @@ class Outputs:
 
     exp(b) is outside only if |b| <= `largest_bias` after subtracting the mean, and e is shifted unless its sums are
     within `sums`. Then no probability is above 1, except for rounding. A larger bias is added to the logits.
+
+    To find out whether a shift is needed, values are read. On a device that prefers static shapes, the bias is always
+    added and every row is shifted.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, *, like: Tensor, rows: int) -> None:
@@ -85,7 +89,8 @@ class Outputs:
         self.room = aligned(rows, like, len(weight)) if in_place else None
         self.weight, self.bias, self.boost = weight, bias, None
         size, exponentials = 0.0, at_least_float32(like[:0]).dtype
-        if bias is not None and bias.numel():
+        self.always_shift = prefers_static_shapes(like.device)
+        if bias is not None and bias.numel() and not self.always_shift:
             wide = bias.to(torch.promote_types(bias.dtype, torch.float32))
             centred = wide - wide.mean()
             found = float(centred.abs().max())
@@ -101,20 +106,25 @@ class Outputs:
         logits, shift = logits_of(hidden, self.weight, self.room, self.added), None
         place = None if target is None else (torch.arange(len(target), device=target.device), target)
         own = None if place is None else logits[place]
-        total, safe = self.totals(logits.exp_())
+        total, safe = (logits, False) if self.always_shift else self.totals(logits.exp_())
         if not safe:
-            logits = logits_of(hidden, self.weight, self.room, self.added)
+            if not self.always_shift:
+                logits = logits_of(hidden, self.weight, self.room, self.added)
             shift = logits.amax(1, keepdim=True)
-            total, _ = self.totals(logits.sub_(shift).exp_())
+            total = self.sum(logits.sub_(shift).exp_())
         if own is None or target is None:
             return logits, total, None
         own = own if shift is None else own - shift.squeeze(1)
         own = own if self.boost is None or self.bias is None else own + self.bias[target]
         return logits, total, own - total.log()
 
+    def sum(self, e: Float[Tensor, "n V"]) -> Float[Tensor, "n"]:
+        """Sums of exponentials with the boost."""
+        return e.sum(1) if self.boost is None else e @ self.boost
+
     def totals(self, e: Float[Tensor, "n V"]) -> tuple[Float[Tensor, "n"], bool]:
         """Sums of exponentials with the boost, and whether none is close to overflow or underflow."""
-        total = e.sum(1) if self.boost is None else e @ self.boost
+        total = self.sum(e)
         low, high = self.sums
         return total, bool(((total > low) & (total < high)).all())
 
@@ -209,7 +219,7 @@ def rows_above_rounding(grad: Float[Tensor, "N"]) -> Int[Tensor, "m"] | None:
 
     Where the rows are weighted by a posterior, most of them count for nothing and need not be computed again.
     """
-    if torch.compiler.is_compiling() or len(grad) == 0:
+    if torch.compiler.is_compiling() or len(grad) == 0 or prefers_static_shapes(grad.device):
         return None
     size = grad.detach().abs()
     kept = (size > torch.finfo(grad.dtype).eps * size.amax()).nonzero().squeeze(-1)
@@ -234,6 +244,16 @@ def log_prob_gradients(
     return sums.all()
 
 
+def is_even(grad: Float[Tensor, "N"]) -> bool:
+    """Whether all numbers are equal, as in the gradient of a sum.
+
+    On a device that prefers static shapes, only such a gradient that was never written to memory counts.
+    """
+    if len(grad) and grad.stride(0) == 0:
+        return True
+    return len(grad) > 0 and not prefers_static_shapes(grad.device) and bool((grad == grad[0]).all())
+
+
 class FusedAverage(torch.autograd.Function):
     """log E[p(y|z)] or E[log p(y|z)] per query, with gradients computed while the logits are in memory.
 
@@ -253,33 +273,31 @@ class FusedAverage(torch.autograd.Function):
         target: Tensor,
         owner: Tensor,
         differentiate: bool,
-        starts: list[int],
+        borders: Borders,
         marginal: bool,
     ) -> Tensor:
-        """Rows are sorted by query: `owner` is each row's query; `starts` cuts them at query borders."""
-        queries = int(owner[-1]) + 1 if len(owner) else 0
+        """Rows are sorted by query: `owner` is each row's query."""
         differentiate = differentiate and any(ctx.needs_input_grad[:4])
-        largest = max((b - a for a, b in pairwise(starts)), default=0)
-        outputs = Outputs(weight, bias, like=hidden, rows=largest)
+        outputs = Outputs(weight, bias, like=hidden, rows=borders.largest)
         sums = Gradients(hidden, outputs) if differentiate else None
-        value = log_weight.new_zeros(queries)
+        value = log_weight.new_zeros(borders.queries[-1])
         factor, slope = torch.empty_like(log_weight), torch.empty_like(log_weight)
-        for start, stop in pairwise(starts):
-            rows = slice(start, stop)
+        average = log_average if marginal else mean_average
+        for rows, queries in borders.pieces():
             e, sizes, log_p = outputs.exponentials(hidden[rows], target[rows])
             assert log_p is not None
-            first, last = int(owner[start]), int(owner[stop - 1]) + 1
-            local = owner[rows] - first
-            average = log_average if marginal else mean_average
-            value[first:last], factor[rows], slope[rows] = average(
-                log_weight[rows], log_p.to(log_weight.dtype), local, last - first
+            value[queries], factor[rows], slope[rows] = average(
+                log_weight[rows],
+                log_p.to(log_weight.dtype),
+                owner[rows] - queries.start,
+                queries.stop - queries.start,
             )
             if sums:
                 sums.add(rows, e, sizes, target[rows], factor[rows].to(e.dtype))
             del e  # free them before the next chunk
         if sums:
             ctx.save_for_backward(hidden, weight, bias, target, owner, factor, slope, *sums.all())
-            ctx.starts = starts
+            ctx.borders = borders
         return value
 
     @staticmethod
@@ -289,16 +307,14 @@ class FusedAverage(torch.autograd.Function):
         each = grad[owner]
         d_hidden = d_hidden * each.unsqueeze(1).to(d_hidden.dtype)
         d_log_weight = slope * each
-        if len(grad) and bool((grad == grad[0]).all()):
+        if is_even(grad):
             scale = grad[0].to(d_weight.dtype)
             d_weight = d_weight * scale
             d_bias = None if d_bias is None else d_bias * scale
         else:
-            largest = max((b - a for a, b in pairwise(ctx.starts)), default=0)
-            outputs = Outputs(weight, bias, like=hidden, rows=largest)
+            outputs = Outputs(weight, bias, like=hidden, rows=ctx.borders.largest)
             again = Gradients(hidden, outputs)
-            for start, stop in pairwise(ctx.starts):
-                rows = slice(start, stop)
+            for rows, _ in ctx.borders.pieces():
                 e, total, _ = outputs.exponentials(hidden[rows], None)
                 again.add(rows, e, total, target[rows], (factor * each)[rows].to(e.dtype))
                 del e
@@ -313,12 +329,16 @@ Average = tuple[Tensor, Tensor, Tensor]
 def log_average(log_weight: Tensor, log_p: Tensor, owner: Tensor, queries: int) -> Average:
     """log sum_k w_k p_k; both derivatives are the posterior of the alignment."""
     joint = log_weight + log_p
-    peak = joint.new_full((queries,), float("-inf")).scatter_reduce(0, owner, joint, "amax")
-    peak = peak.masked_fill(peak == float("-inf"), 0.0)
+    peak = joint.new_full((queries,), NEG_INF).scatter_reduce(0, owner, joint, "amax")
+    peak = peak.masked_fill(peak == NEG_INF, 0.0)
     each = (joint - peak[owner]).exp()
     total = joint.new_zeros(queries).index_add(0, owner, each)
     posterior = (each / total[owner]).nan_to_num(0.0)
-    return total.log() + peak, posterior, posterior
+    value = total.log() + peak
+    if prefers_static_shapes(value.device):  # a query without members may have rows, all of weight zero
+        heaviest = log_weight.new_full((queries,), NEG_INF).scatter_reduce(0, owner, log_weight, "amax")
+        value = value.masked_fill(heaviest == NEG_INF, 0.0)
+    return value, posterior, posterior
 
 
 def mean_average(log_weight: Tensor, log_p: Tensor, owner: Tensor, queries: int) -> Average:
@@ -361,7 +381,7 @@ def fused_average(
     *,
     log_weight: Float[Tensor, "N"],
     owner: Int[Tensor, "N"],
-    starts: list[int],
+    borders: Borders,
     marginal: bool,
 ) -> Float[Tensor, "Q"]:
     """log sum_k w_k p_k (`marginal`) or sum_k w_k log p_k per owner, in one pass over the logits."""
@@ -371,6 +391,6 @@ def fused_average(
     # The inputs fix the precision, forward and backward.
     with torch.autocast(hidden.device.type, enabled=False):
         value: Tensor = FusedAverage.apply(  # type: ignore[no-untyped-call]
-            hidden, weight, bias, log_weight, target, owner, differentiate, starts, marginal
+            hidden, weight, bias, log_weight, target, owner, differentiate, borders, marginal
         )
     return value

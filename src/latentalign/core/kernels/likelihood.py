@@ -12,7 +12,7 @@ from latentalign.core.checks import check_targets
 from latentalign.core.heads import Emit
 from latentalign.core.kernels.fused_softmax import chunks, linear_log_prob
 from latentalign.core.kernels.pairs import HiddenParts, Pairs, context_rows, is_factored
-from latentalign.core.numerics import at_least_float32, flat_rows
+from latentalign.core.numerics import at_least_float32
 
 MAX_LOGITS = 2**22
 """Default for the number of logits in memory at once."""
@@ -30,7 +30,7 @@ def target_log_prob(
 ) -> Float[Tensor, "*batch K"]:
     """log p(y | x, x~, z_k); 0 for absent alignments and masked queries."""
     pairs = Pairs.of(query, alignments, target=target, query_exists=query_exists)
-    row_target = target.flatten()[pairs.query]
+    row_target = pairs.targets(target)
     if is_factored(emit):
         hidden = HiddenParts.of(emit, query, memory, alignments, pairs=pairs).rows()
         check_targets(row_target, emit.output.out_features)
@@ -38,11 +38,9 @@ def target_log_prob(
         log_p = linear_log_prob(hidden, output.weight, output.bias, row_target, max_logits=max_logits)
     else:
         contexts = context_rows(alignments, memory, pairs)
-        queries = flat_rows(query).index_select(0, pairs.query)
+        queries = pairs.query_rows(query).index_select(0, pairs.owner)
         log_p = emit_rows(emit, queries, contexts, row_target, max_logits=max_logits)
-    log_weight = alignments.log_weight
-    out = torch.zeros(log_weight.numel(), dtype=log_p.dtype, device=log_p.device)
-    return out.index_copy(0, pairs.slot, log_p).view(log_weight.shape)
+    return pairs.spread_pairs(log_p, alignments.log_weight.shape)
 
 
 def emit_rows(

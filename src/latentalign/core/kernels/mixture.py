@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from latentalign.core.devices import prefers_static_shapes
 from latentalign.core.kernels.fused_softmax import Outputs, aligned, chunks, logits_of
 
 
@@ -66,6 +67,9 @@ def single_log_prob(
     log_weight: Float[Tensor, "N"],
 ) -> None:
     """log w + log softmax(h W' + b) of every row into `out`; no gradient."""
+    if prefers_static_shapes(hidden.device):
+        torch.add(logits_of(hidden, weight, None, bias).log_softmax(1), log_weight.unsqueeze(1), out=out)
+        return
     outputs, size = Outputs(weight, bias, like=hidden, rows=0), min(SINGLE_ROWS, len(hidden))
     e = aligned(size, out, len(weight))
     in_place = outputs.room is not None

@@ -10,8 +10,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from latentalign.core.alignments import Alignments
+from latentalign.core.devices import prefers_static_shapes
 from latentalign.core.heads import FactoredHead
-from latentalign.core.numerics import NEG_INF
+from latentalign.core.kernels.borders import Borders
+from latentalign.core.numerics import NEG_INF, flat_rows
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -27,7 +29,11 @@ def is_factored(emit: object) -> TypeGuard[FactoredHead]:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The (query, alignment) pairs that exist: nothing is computed for any other."""
+    """The (query, alignment) pairs that exist: nothing is computed for any other.
+
+    A device that prefers static shapes computes all pairs. `exists` then says which of them count; the others have
+    weight zero, target 0 and a hidden layer of zeros.
+    """
 
     slot: Int[Tensor, "N"]
     """Position of each pair in the flattened (*batch, K)."""
@@ -37,6 +43,9 @@ class Pairs:
     """The queries that have a pair, ascending."""
     owner: Int[Tensor, "N"]
     """Position of each pair's query in `used`."""
+    width: int
+    """K."""
+    exists: Bool[Tensor, "N"] | None = None
 
     @classmethod
     def of(
@@ -55,28 +64,74 @@ class Pairs:
                 f"query, alignments and target must agree on *batch, got query (*batch, Dq) "
                 f"{tuple(query.shape)}, alignments (*batch, K) {tuple(weights)}{and_target}"
             )
-        if query.is_meta:  # no values: as if every pair existed
-            row = torch.arange(batch.numel(), device=query.device)
-            owner = row.repeat_interleave(weights[-1], output_size=weights.numel())
-            return cls(torch.arange(weights.numel(), device=query.device), owner, row, owner)
         present = alignments.log_weight != NEG_INF
         if query_exists is not None:
             present = present & query_exists.unsqueeze(-1)
+        if prefers_static_shapes(query.device):
+            row = torch.arange(batch.numel(), device=query.device)
+            owner = row.repeat_interleave(weights[-1], output_size=weights.numel())
+            slot = torch.arange(weights.numel(), device=query.device)
+            return cls(slot, owner, row, owner, weights[-1], present.flatten())
         slot = present.flatten().nonzero().squeeze(-1)
         row = slot.div(weights[-1], rounding_mode="floor")
         used, owner = row.unique_consecutive(return_inverse=True)
-        return cls(slot, row, used, owner)
+        return cls(slot, row, used, owner, weights[-1])
 
-    def borders(self, rows: int) -> list[int]:
+    def borders(self, rows: int) -> Borders:
         """Where to cut the pairs so that no query is split and no piece of several queries has more than `rows`."""
         if len(self.owner) == 0:
-            return [0]
-        borders, last = [0], 0
-        for end in self.owner.bincount().cumsum(0).tolist():
-            if end - borders[-1] > rows and last > borders[-1]:
-                borders.append(last)
+            return Borders([0], [0])
+        if self.exists is not None:
+            step = max(1, rows // self.width)
+            cuts = [*range(0, len(self.used), step), len(self.used)]
+            return Borders([cut * self.width for cut in cuts], cuts)
+        found, last = Borders([0], [0]), 0
+        ends = self.owner.bincount().cumsum(0).tolist()
+        for query, end in enumerate(ends):
+            if end - found.rows[-1] > rows and last > found.rows[-1]:
+                found.rows.append(last)
+                found.queries.append(query)
             last = end
-        return [*borders, last]
+        return Borders([*found.rows, last], [*found.queries, len(ends)])
+
+    def query_rows(self, query: Float[Tensor, "*batch Dq"]) -> Float[Tensor, "Q Dq"]:
+        """The queries in `used`."""
+        flat = flat_rows(query)
+        if self.exists is None:
+            return flat.index_select(0, self.used)
+        return flat.masked_fill(~self.has_pair().unsqueeze(-1), 0.0)
+
+    def has_pair(self) -> Bool[Tensor, "Q"]:
+        """Whether a query in `used` has a pair that exists."""
+        if self.exists is None:
+            return torch.ones_like(self.used, dtype=torch.bool)
+        return self.exists.view(len(self.used), self.width).any(1)
+
+    def log_weights(self, alignments: Alignments) -> Float[Tensor, "N"]:
+        """The log-weight of each pair."""
+        flat = alignments.log_weight.flatten()
+        if self.exists is None:
+            return flat.index_select(0, self.slot)
+        return flat.masked_fill(~self.exists, NEG_INF)
+
+    def targets(self, target: Int[Tensor, "*batch"]) -> Int[Tensor, "N"]:
+        """The output of each pair's query."""
+        rows = target.flatten()[self.query]
+        return rows if self.exists is None else rows.masked_fill(~self.exists, 0)
+
+    def spread_pairs(self, value: Float[Tensor, "N"], shape: torch.Size) -> Float[Tensor, "*batch K"]:
+        """A value of each pair at its place; zeros elsewhere."""
+        if self.exists is not None:
+            return value.masked_fill(~self.exists, 0.0).view(shape)
+        out = torch.zeros(shape.numel(), dtype=value.dtype, device=value.device)
+        return out.index_copy(0, self.slot, value).view(shape)
+
+    def spread_queries(self, value: Float[Tensor, "Q"], shape: torch.Size) -> Float[Tensor, "*batch"]:
+        """A value of each query in `used` at its place; zeros elsewhere."""
+        if self.exists is not None:
+            return value.view(shape)
+        out = torch.zeros(shape.numel(), dtype=value.dtype, device=value.device)
+        return out.index_copy(0, self.used, value).view(shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,16 +160,18 @@ class HiddenParts:
         flat, place = alignments.flat_index(memory, source), None
         if flat is None:
             contexts = alignments.contexts(memory, source).flatten(0, -2).index_select(0, pairs.slot)
-        elif memory.is_meta:
-            contexts, place = memory.flatten(0, -2), flat.flatten()
+        elif pairs.exists is not None:
+            place, rows = flat.flatten(), memory.flatten(0, -2)
+            count = torch.zeros(len(rows), device=rows.device).index_add(0, place, pairs.exists.float())
+            contexts = rows.masked_fill((count == 0).unsqueeze(-1), 0.0)
         else:  # a row of memory that several pairs select is computed once
             selected = flat.flatten()[pairs.slot]
             used = torch.zeros(memory.shape[:-1].numel(), dtype=torch.bool, device=memory.device)
             used[selected] = True
             contexts = memory.flatten(0, -2).index_select(0, used.nonzero().squeeze(-1))
             place = (used.cumsum(0) - 1)[selected]
-        queries = query.reshape(query.shape[:-1].numel(), query.shape[-1]).index_select(0, pairs.used)
-        return cls(head, head.query_part(queries), pairs.owner, head.memory_part(contexts), place)
+        from_query = head.query_part(pairs.query_rows(query))
+        return cls(head, from_query, pairs.owner, head.memory_part(contexts), place)
 
     def by_row(self) -> bool:
         """Whether rows can be computed and freed piece by piece."""
@@ -135,5 +192,6 @@ def context_rows(
     """X z for every pair."""
     flat = alignments.flat_index(memory, source)
     if flat is not None:
-        return memory.flatten(0, -2).index_select(0, flat.flatten()[pairs.slot])
+        rows = memory.flatten(0, -2).index_select(0, flat.flatten()[pairs.slot])
+        return rows if pairs.exists is None else rows.masked_fill(~pairs.exists.unsqueeze(-1), 0.0)
     return alignments.contexts(memory, source).flatten(0, -2).index_select(0, pairs.slot)

@@ -15,7 +15,7 @@ from latentalign.core.kernels.fused_softmax import aligned, chunks, meta_log_pro
 from latentalign.core.kernels.likelihood import MAX_LOGITS, count_outputs
 from latentalign.core.kernels.mixture import add_mixture, single_log_prob
 from latentalign.core.kernels.pairs import HiddenParts, Pairs, context_rows, is_factored
-from latentalign.core.numerics import NEG_INF, at_least_float32, flat_rows
+from latentalign.core.numerics import NEG_INF, at_least_float32, flat_rows, log_sum_exp
 
 LOG_SPACE_BUFFERS = 6
 """Tensors of the size of the logits that an average in log space and its backward pass hold at once."""
@@ -34,11 +34,12 @@ def predictive_log_prob(
 
     Memory broadcasts over the queries, or query i reads memory[source[i]]. Apart from the result, at most
     `max_logits` numbers are in memory at once, and V for each query that they belong to (with gradient, a few rows
-    of V per chunk).
+    of V per chunk). A device that prefers static shapes computes whole queries: at least K V numbers.
     """
     pairs = Pairs.of(query, alignments)
     if not is_factored(emit):
-        rows = flat_rows(query).index_select(0, pairs.query), context_rows(alignments, memory, pairs, source)
+        queries = pairs.query_rows(query).index_select(0, pairs.owner)
+        rows = queries, context_rows(alignments, memory, pairs, source)
         outputs = count_outputs(emit, flat_rows(query)[:1], memory.flatten(0, -2)[:1])
         return average_in_log_space(
             emit, rows, alignments, pairs=pairs, outputs=outputs, max_logits=max_logits
@@ -48,7 +49,7 @@ def predictive_log_prob(
         log_p = meta_log_probs(hidden, emit.output.weight, emit.output.bias)
         return log_p.view(*alignments.log_weight.shape, -1).logsumexp(-2)
     outputs = emit.output.out_features
-    if not torch.is_grad_enabled() and len(pairs.slot):
+    if not torch.is_grad_enabled() and len(pairs.slot) and pairs.exists is None:
         found = average_probabilities(emit, hidden, alignments, pairs=pairs, max_logits=max_logits)
         if found is not None:
             return found
@@ -68,7 +69,11 @@ def average_in_log_space(
 ) -> Float[Tensor, "*batch V"]:
     """log E[softmax(logits(*inputs))] per query, with gradient, for one row of inputs per pair."""
     batch = alignments.log_weight.shape[:-1]
-    log_weight = alignments.log_weight.flatten()[pairs.slot]
+    log_weight = pairs.log_weights(alignments)
+    if pairs.exists is not None and len(log_weight):
+        size = max(1, max_logits // (LOG_SPACE_BUFFERS * outputs * pairs.width))
+        found = average_whole_queries(logits, inputs, log_weight.view(-1, pairs.width), size=size)
+        return found.masked_fill(~pairs.has_pair().unsqueeze(-1), 0.0).view(*batch, outputs)
 
     def average(log_weight: Tensor, owner: Tensor, before: Tensor | None, *rows: Tensor) -> Tensor:
         log_p = at_least_float32(logits(*rows)).log_softmax(-1) + log_weight.unsqueeze(-1)
@@ -93,6 +98,32 @@ def average_in_log_space(
         return inputs[0].new_zeros(*batch, outputs)
     found = torch.cat(parts)
     return scatter_rows(found, torch.tensor(owners, device=found.device), batch)
+
+
+def average_whole_queries(
+    logits: Callable[..., Tensor],
+    inputs: tuple[Tensor, ...],
+    log_weight: Float[Tensor, "Q K"],
+    *,
+    size: int,
+) -> Float[Tensor, "Q V"]:
+    """The same for queries that all have K rows, `size` queries at a time: no size depends on values."""
+    width = log_weight.shape[1]
+
+    def average(log_weight: Tensor, *rows: Tensor) -> Tensor:
+        log_p = at_least_float32(logits(*rows)).log_softmax(-1).unflatten(0, log_weight.shape)
+        return log_sum_exp((log_p + log_weight.unsqueeze(-1)).transpose(1, 2))
+
+    parts = [
+        checkpoint(
+            average,
+            log_weight[queries],
+            *(x[queries.start * width : queries.stop * width] for x in inputs),
+            use_reentrant=False,
+        )
+        for queries in chunks(len(log_weight), size)
+    ]
+    return torch.cat(parts)
 
 
 def average_probabilities(

@@ -122,14 +122,13 @@ class HeadScreen:
             hidden,
             output.weight,
             output.bias,
-            latent.target.flatten()[pairs.query],
-            log_weight=alignments.log_weight.flatten().index_select(0, pairs.slot),
+            pairs.targets(latent.target),
+            log_weight=pairs.log_weights(alignments),
             owner=pairs.owner,
-            starts=pairs.borders(most),
+            borders=pairs.borders(most),
             marginal=True,
         )
-        out = torch.zeros(latent.target.numel(), dtype=value.dtype, device=value.device)
-        return out.index_copy(0, pairs.used, value).view(latent.target.shape)
+        return pairs.spread_queries(value, latent.target.shape)
 
     def log_likelihood(self, index: Tensor, exists: Tensor) -> Tensor:
         return self.evaluate(self.row.gather(-1, index), exists, self.hidden.detach())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -25,12 +24,11 @@ def mean_output_log_prob(latent: Latent) -> Float[Tensor, "*batch"]:
     output, mean = latent.factored.output, Mixed.point(latent.prior.mean, exists=latent.prior.mask)
     pairs = Pairs.of(latent.query, mean, target=latent.target, query_exists=latent.query_exists)
     hidden = HiddenParts.of(latent.factored, latent.query, latent.memory, mean, pairs=pairs).rows()
-    target = latent.target.flatten()[pairs.query]
+    target = pairs.targets(latent.target)
     check_targets(target, output.out_features)
     log_p = linear_log_prob(hidden, output.weight, output.bias, target, max_logits=latent.max_logits)
     toward = output.weight.mean(0) - output.weight.index_select(0, target)
     value = log_p + (hidden.to(toward.dtype) * toward).sum(-1)
     if output.bias is not None:
         value = value + output.bias.mean() - output.bias.index_select(0, target)
-    out = torch.zeros(latent.target.numel(), dtype=value.dtype, device=value.device)
-    return out.index_copy(0, pairs.slot, value).view(latent.target.shape)
+    return pairs.spread_pairs(value, latent.target.shape)

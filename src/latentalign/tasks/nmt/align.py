@@ -113,7 +113,7 @@ def align_pairs(
         chosen = [pairs[i] for i in group]
         batch = pair_batch([p.source.ids for p in chosen], [p.target.ids for p in chosen])
         alignments = BatchAlignments(trained.model.latent(batch.to(trained.device)))
-        found = {name: alignments.matrix(name).double().cpu().numpy() for name in using}
+        found = {name: alignments.matrix(name).cpu().double().numpy() for name in using}
         for row, (i, pair) in enumerate(zip(group, chosen, strict=True)):
             yield i, {name: pair_links(pair, matrix[row], null=null) for name, matrix in found.items()}
 

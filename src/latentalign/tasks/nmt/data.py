@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from latentalign.core.devices import send
 from latentalign.errors import InputError, StorageError
 from latentalign.storage import explain_read_errors, fingerprint, write_text
 from latentalign.tasks.nmt.encoding import ARRAYS, write_ids
@@ -261,7 +262,7 @@ class Batch:
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on a device."""
         values = (getattr(self, f.name) for f in fields(self) if f.init)
-        moved: list[Any] = [value.to(device) if isinstance(value, Tensor) else value for value in values]
+        moved: list[Any] = [send(value, device) if isinstance(value, Tensor) else value for value in values]
         return Batch(*moved)
 
 

@@ -11,14 +11,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from latentalign.core.alignments import OneHot
+from latentalign.core.checks import no_waiting_checks
 from latentalign.core.choice import LatentChoice
+from latentalign.core.devices import prefers_static_shapes, send, widest_float
 from latentalign.core.distributions import AlignmentDistribution, Categorical
 from latentalign.core.heads import FactoredHead
 from latentalign.core.kernels.beam import Beam
 from latentalign.core.kernels.fused_softmax import aligned
 from latentalign.core.kernels.likelihood import target_log_prob
 from latentalign.core.kernels.mixture import single_log_prob
-from latentalign.core.numerics import NEG_INF, at_least_float32
+from latentalign.core.numerics import NEG_INF, at_least_float32, in_float64
 from latentalign.core.predictives import Predictive
 from latentalign.search import BeamSearch, Hypothesis, State
 from latentalign.tasks.nmt.data import Batch
@@ -79,7 +81,7 @@ class DecodeStep:
         """The state of one hypothesis per sentence."""
         state = self.model.decoder.start(len(self.memory), self.memory)
         sentence = torch.arange(len(self.memory), device=self.memory.device)
-        log_prob = torch.zeros_like(sentence, dtype=torch.float64)
+        log_prob = torch.zeros_like(sentence, dtype=widest_float(sentence.device))
         return {**state, "sentence": sentence, "log_prob": log_prob}
 
     def __call__(self, tokens: Int[Tensor, "n"], state: State) -> tuple[Float[Tensor, "n V"], State]:
@@ -121,7 +123,7 @@ class DecodeStep:
         selected, unselected = state["selected"], state["unselected"]
         if not self.predict.selects_members:
             return selected + unselected
-        log_f = self.likelihoods(tokens, state).double()
+        log_f = in_float64(self.likelihoods(tokens, state))
         log_f = log_f - log_f.amax(-1, keepdim=True)
         width = selected.shape[-1]
         seen = selected * log_f[:, :width].exp()
@@ -149,7 +151,11 @@ class DecodeStep:
 
     def of_hypotheses(self, sentence: Int[Tensor, "n"]) -> tuple[Tensor, Tensor, Tensor]:
         """Memory, mask and projected memory of each hypothesis, copied only if the hypotheses have changed."""
-        if self.rows is None or not torch.equal(self.rows[0], sentence):
+        # On a GPU, the search never changes `sentence`, and comparing its values would have to wait for them.
+        known = self.rows is not None and self.rows[0] is sentence
+        if self.rows is not None and not known and not prefers_static_shapes(sentence.device):
+            known = torch.equal(self.rows[0], sentence)
+        if self.rows is None or not known:
             self.rows = (sentence, self.memory[sentence], self.mask[sentence], self.projected[sentence])
         return self.rows[1], self.rows[2], self.rows[3]
 
@@ -169,12 +175,13 @@ class Translator:
         """The n best outputs of each source sentence (ids, none of them empty)."""
         source, mask = padded(sources)
         device = self.model.head.output.weight.device
-        source, mask = source.to(device), mask.to(device)
-        step = DecodeStep(self.model.eval(), self.predict, source, mask)
-        lengths = mask.sum(1)
-        return self.search(
-            step, step.start(), source_lengths=lengths, bos=BOS, eos=EOS, pad=PAD, check=self.check
-        )
+        source, mask = send(source, device), send(mask, device)
+        with no_waiting_checks(device):
+            step = DecodeStep(self.model.eval(), self.predict, source, mask)
+            lengths = mask.sum(1)
+            return self.search(
+                step, step.start(), source_lengths=lengths, bos=BOS, eos=EOS, pad=PAD, check=self.check
+            )
 
     def batches(self, batches: Sequence[Sequence[Sequence[int]]]) -> Iterator[list[list[Hypothesis]]]:
         """The same for each batch, in order; do not change the model meanwhile.

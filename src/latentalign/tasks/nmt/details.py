@@ -69,14 +69,14 @@ def sentence_scores(trained: TrainedTranslator, split_name: str) -> dict[str, An
             curve = kmax_curve(latent)
             values |= {f"ppl_kmax{k}": curve[..., min(k, curve.shape[-1]) - 1] for k in (1, KMAX)}
             values["ppl_exact"] = curve[..., -1]
-            summed = curve.double().sum((0, 1)).cpu().numpy()
+            summed = curve.cpu().double().sum((0, 1)).numpy()
             by_k += np.pad(summed, (0, len(by_k) - len(summed)), mode="edge")
         own = {"exact": "ppl_exact", "soft": "ppl_soft"}.get(trained.objective.predict)
         values["ppl"] = values[own] if own else parse_predict(trained.objective.predict).log_prob(latent)
         for i, count in zip(batch.index.tolist(), batch.target_mask.sum(-1).tolist(), strict=True):
             tokens[i] = count
         for name, value in values.items():
-            for i, total in zip(batch.index.tolist(), value.double().sum(-1).tolist(), strict=True):
+            for i, total in zip(batch.index.tolist(), value.cpu().double().sum(-1).tolist(), strict=True):
                 scores[name][i] = total
     found: dict[str, Any] = {"tokens": tokens, "scores": dict(scores)}
     if trained.model.distribution.supports("enumerate"):
@@ -178,7 +178,7 @@ def subword_details(trained: TrainedTranslator, pairs: Sequence[Pair]) -> list[P
         chosen = [pairs[i] for i in group]
         batch = pair_batch([p.source.ids for p in chosen], [p.target.ids for p in chosen])
         alignments = BatchAlignments(trained.model.latent(batch.to(trained.device)))
-        whole = {name: alignments.matrix(name).double().cpu().numpy() for name in names}
+        whole = {name: alignments.matrix(name).cpu().double().numpy() for name in names}
         paths = [part.tolist() for part in alignments.best_path] if "path" in names else None
         for row, (i, pair) in enumerate(zip(group, chosen, strict=True)):
             matrices = {name: cut_padding(pair, m[row], null=null) for name, m in whole.items()}

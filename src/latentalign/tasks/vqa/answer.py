@@ -58,7 +58,7 @@ def answer_regions(
     predictive = parse_predictive(predict or trained.objective.predict)
     batch = single_batch(question, *regions, vocabulary, max_regions=most)
     log_probs = answer_log_probs(trained, batch.to(trained.device), predictive)
-    likeliest = log_probs[0].double().exp().topk(min(top, log_probs.shape[-1]))
+    likeliest = log_probs[0].cpu().double().exp().topk(min(top, log_probs.shape[-1]))
     answers = [
         {"answer": vocabulary.answers[i], "probability": p}
         for i, p in zip(likeliest.indices.tolist(), likeliest.values.tolist(), strict=True)

@@ -14,6 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from latentalign.config import DataPath, Section
+from latentalign.core.devices import send
 from latentalign.data.region_features import Features
 from latentalign.errors import InputError
 from latentalign.tasks.padding import pad_rows
@@ -92,7 +93,7 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on a device."""
-        return Batch(*(getattr(self, f.name).to(device) for f in fields(self)))
+        return Batch(*(send(getattr(self, f.name), device) for f in fields(self)))
 
     @property
     def queries(self) -> int:

@@ -24,7 +24,7 @@ def details(trained: TrainedAnswerer, split: str, *, questions: int) -> dict[str
     for part, latent in observed_batches(trained, corpus):
         values = {"nll": predictive.log_prob(latent), "entropy_prior": latent.prior.entropy}
         for name, value in values.items():
-            np.add.at(sums[name], part.batch.index.numpy(), (value.double().cpu() * part.weight).numpy())
+            np.add.at(sums[name], part.batch.index.numpy(), (value.cpu().double() * part.weight).numpy())
     pictures = [e.question.image_id for e in corpus.examples]
     judged_pictures = [pictures[i] for i in corpus.answerable]
     return {
