@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from latentalign.core.heads import FactoredHead
 from latentalign.nn.dropout import Dropout
 
-
 BY_ROW = (nn.Tanh, nn.ReLU, nn.GELU)
 """Activations that treat every row alone."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -15,17 +16,7 @@ from latentalign.core.distributions.categorical import Categorical
 from latentalign.core.numerics import NEG_INF
 
 Threshold = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""t if the support were the `count` highest members, from their mean and the sum of their squared deviations."""
-
-
-def linear_threshold(mean: Tensor, squares: Tensor, count: Tensor) -> Tensor:
-    """The t with sum_i (s_i - t) = 1."""
-    return mean - 1 / count
-
-
-def quadratic_threshold(mean: Tensor, squares: Tensor, count: Tensor) -> Tensor:
-    """The lower t with sum_i (s_i - t)^2 = 1; the mean where there is none, because the support is smaller."""
-    return mean - ((1 - squares).clamp_min(0.0) / count).sqrt()
+"""From mean, sum of squared deviations and number of the highest members: t if they were the support."""
 
 
 class SparseCategorical(Categorical):
@@ -37,7 +28,6 @@ class SparseCategorical(Categorical):
     mean_is_softmax = False
     sparse = True
     a: ClassVar[float]
-    threshold: ClassVar[Threshold]
 
     @classmethod
     def from_scores(
@@ -49,13 +39,22 @@ class SparseCategorical(Categorical):
         log_probs: Tensor = SparseLogProbs.apply(scores, exists, cls.a, cls.threshold)  # type: ignore[no-untyped-call]
         return cls(log_probs, mask=log_probs.detach() > NEG_INF, check=False)
 
+    @staticmethod
+    @abstractmethod
+    def threshold(mean: Tensor, squares: Tensor, count: Tensor) -> Tensor:
+        """t if the support were the `count` highest members; `squares` sums their squared deviations from `mean`."""
+
 
 @DISTRIBUTIONS.register("entmax")
 class Entmax(SparseCategorical):
     """p = max(0, scores / 2 - t)^2: 1.5-entmax, between softmax and sparsemax (Peters et al. 2019)."""
 
     a = 1.5
-    threshold = staticmethod(quadratic_threshold)
+
+    @staticmethod
+    def threshold(mean: Tensor, squares: Tensor, count: Tensor) -> Tensor:
+        """The lower t with sum_i (s_i - t)^2 = 1; the mean where there is none, because the support is smaller."""
+        return mean - ((1 - squares).clamp_min(0.0) / count).sqrt()
 
 
 @DISTRIBUTIONS.register("sparsemax")
@@ -63,7 +62,11 @@ class Sparsemax(SparseCategorical):
     """p = max(0, scores - t): the point of the simplex nearest to the scores (Martins and Astudillo 2016)."""
 
     a = 2.0
-    threshold = staticmethod(linear_threshold)
+
+    @staticmethod
+    def threshold(mean: Tensor, squares: Tensor, count: Tensor) -> Tensor:
+        """The t with sum_i (s_i - t) = 1."""
+        return mean - 1 / count
 
 
 OUT_OF_REACH = -2.0

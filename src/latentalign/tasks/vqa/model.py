@@ -22,7 +22,6 @@ from latentalign.nn.recurrent import LSTMStack
 from latentalign.tasks.vqa.data import Batch
 from latentalign.tasks.vqa.inference_network import InferenceConfig, InferenceNetwork
 
-
 HEADS = {"mlp": MLPHead, "product": ProductHead}
 
 
