@@ -151,7 +151,7 @@ class ScaledDotScore(DotScore):
 
 @SCORES.register("product")
 class ProductScore(DotScore):
-    """w' (tanh(W1 x~ + b1) * tanh(W2 x_i + b2)): a bilinear form of hidden layers (Kim et al. 2017).
+    """tanh(W1 x~ + b1)' tanh(W2 x_i + b2): the product of two hidden layers (after Kim et al. 2017).
 
     A hidden unit can stand for one property: the query says whether it is wanted, the member whether it is there. The
     sum over units is highest for the member that has all that is wanted.
@@ -161,7 +161,6 @@ class ProductScore(DotScore):
         super().__init__()
         self.from_memory = nn.Linear(memory_dim, hidden)
         self.from_query = nn.Linear(query_dim, hidden)
-        self.to_score = nn.Linear(hidden, 1, bias=False)
 
     def project(self, memory: Float[Tensor, "*any T D"]) -> Float[Tensor, "*any T H"]:
         """tanh(W2 x_i + b2)."""
@@ -170,8 +169,7 @@ class ProductScore(DotScore):
     def scores(
         self, query: Float[Tensor, "*batch Dq"], projected: Float[Tensor, "*#batch T H"]
     ) -> Float[Tensor, "*batch T"]:
-        wanted = torch.tanh(self.from_query(query)) * self.to_score.weight.squeeze(0)
-        return super().scores(wanted, projected)
+        return super().scores(torch.tanh(self.from_query(query)), projected)
 
 
 @SCORES.register("bilinear")
