@@ -66,7 +66,7 @@ def installed(metadata, monkeypatch):
 def choices():
     """A latent choice whose prior and score are the package's."""
     torch.manual_seed(0)
-    attention = LatentAttention(4, 5, 6, score="cosine", distribution="sparsemax", inference=False)
+    attention = LatentAttention(4, 5, 6, score="cosine", distribution="taylor", inference=False)
     return attention(3 * torch.randn(2, 3, 4), torch.randn(2, 7, 5))
 
 
@@ -101,12 +101,12 @@ def test_the_objective_is_the_marginal_likelihood_with_an_entropy_bonus():
 
 
 @pytest.mark.usefixtures("installed")
-def test_the_distribution_is_sparse_and_normalised():
+def test_the_distribution_is_normalised_over_the_members_that_exist():
     mean = choices().prior.mean
     torch.testing.assert_close(mean.sum(-1), torch.ones(2, 3))
     scores = torch.tensor([[2.0, 1.5, 0.0, 9.0]])
-    found = DISTRIBUTIONS["sparsemax"].from_scores(scores, exists=torch.tensor([[True, True, True, False]]))
-    torch.testing.assert_close(found.mean, torch.tensor([[0.75, 0.25, 0.0, 0.0]]))
+    found = DISTRIBUTIONS["taylor"].from_scores(scores, exists=torch.tensor([[True, True, True, False]]))
+    torch.testing.assert_close(found.mean, torch.tensor([[5.0, 3.625, 1.0, 0.0]]) / 9.625)
 
 
 @pytest.mark.usefixtures("installed")
@@ -123,7 +123,7 @@ def test_a_recipe_may_name_the_score_the_objective_and_the_distribution():
     recipe = ModelConfig(attention="cosine", encoder_size=4, decoder_size=6)
     score = TranslationModel(recipe, source_size=5, target_size=5).decoder.score
     assert type(score).__module__ == "latentalign_example_plugin"
-    named = ObjectiveConfig(name="entropy-marginal", bonus=0.2, distribution="sparsemax")
+    named = ObjectiveConfig(name="entropy-marginal", bonus=0.2, distribution="taylor")
     assert named.build().bonus == 0.2
 
 

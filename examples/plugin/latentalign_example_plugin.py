@@ -58,8 +58,8 @@ def build_cosine(*, query_dim: int, memory_dim: int, hidden: int) -> CosineScore
     return CosineScore(query_dim, memory_dim)
 
 
-class Sparsemax(Categorical):
-    """The point of the simplex nearest to the scores (Martins and Astudillo 2016).
+class TaylorSoftmax(Categorical):
+    """p_i ~ 1 + s_i + s_i^2 / 2: a softmax with a heavier tail (de Brebisson and Vincent 2016).
 
     Only the way from scores to probabilities is new, so all abilities of a categorical are inherited.
     """
@@ -67,17 +67,12 @@ class Sparsemax(Categorical):
     mean_is_softmax = False
 
     @classmethod
-    def from_scores(cls, scores: Tensor, *, exists: Tensor | None = None) -> Sparsemax:
+    def from_scores(cls, scores: Tensor, *, exists: Tensor | None = None) -> TaylorSoftmax:
         scores, mask = check_scores(scores, exists)
-        scores = scores.masked_fill(~mask, -1e9)
-        ordered = scores.sort(-1, descending=True).values
-        count = torch.arange(1, scores.shape[-1] + 1, device=scores.device)
-        inside = 1 + count * ordered > ordered.cumsum(-1)
-        total = ordered.masked_fill(~inside, 0.0).sum(-1, keepdim=True)
-        threshold = (total - 1) / inside.sum(-1, keepdim=True)
-        support = mask & (scores > threshold)
-        log_probs = (scores - threshold).masked_fill(~support, 1.0).log().masked_fill(~support, NEG_INF)
-        return cls(log_probs, mask=support)
+        scores = scores.masked_fill(~mask, 0.0)
+        weights = (1 + scores + scores**2 / 2).log().masked_fill(~mask, NEG_INF)
+        total = weights.masked_fill(~mask.any(-1, keepdim=True), 0.0).logsumexp(-1, keepdim=True)
+        return cls(weights - total, mask=mask)
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,11 @@ from latentalign.core.distributions import (
     Chain,
     Dense,
     Dirichlet,
+    Entmax,
     Jump,
     LogisticNormal,
     Monotone,
+    Sparsemax,
 )
 from latentalign.core.errors import (
     LikelihoodShapeError,
@@ -68,6 +70,7 @@ from latentalign.core.scores import (
     BilinearScore,
     DotScore,
     MLPScore,
+    ProductScore,
     ProjectedScore,
     ScaledDotScore,
     Score,
@@ -76,7 +79,7 @@ from latentalign.markup.project import ProjectedSpan, Projection, parse_markup, 
 from latentalign.nn.attention import LatentAttention, PosteriorNetwork
 from latentalign.nn.chain_prior import ChainPrior
 from latentalign.nn.copying import CopyHead
-from latentalign.nn.heads import LinearHead, MLPHead, ResidualHead
+from latentalign.nn.heads import LinearHead, MLPHead, ProductHead, ResidualHead
 from latentalign.search import BeamSearch, Hypothesis, Step
 
 __all__ = [
@@ -102,6 +105,7 @@ __all__ = [
     "Dirichlet",
     "DotScore",
     "EmissionLatent",
+    "Entmax",
     "Enumerate",
     "Estimate",
     "Expectation",
@@ -132,6 +136,8 @@ __all__ = [
     "PluginError",
     "PosteriorNetwork",
     "Predictive",
+    "ProductHead",
+    "ProductScore",
     "ProjectedScore",
     "ProjectedSpan",
     "Projection",
@@ -142,6 +148,7 @@ __all__ = [
     "Score",
     "ScoreFunction",
     "Soft",
+    "Sparsemax",
     "Step",
     "SumAndSample",
     "TargetError",

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from latentalign import Categorical, EmissionLatent, MLPHead
+from latentalign import Categorical, EmissionLatent, MLPHead, ProductHead
 from latentalign.core.kernels import emission
 
 B, S, T, D, V = 3, 4, 5, 6, 11
@@ -54,6 +54,15 @@ def test_pieces_give_what_the_whole_gives_with_the_same_noise(average, uniform, 
     whole, one = measured(MLPHead, average, weight.double(), limit=2**21, monkeypatch=monkeypatch)
     pieces, many = measured(MLPHead, average, weight.double(), limit=48, monkeypatch=monkeypatch)
     assert one == 1
+    assert many > 3
+    for ours, expected in zip(pieces, whole, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_pieces_of_a_product_give_what_the_whole_gives(monkeypatch):
+    weight = torch.linspace(-1, 2, B * S).view(B, S).double()
+    whole, _ = measured(ProductHead, "log_marginal", weight, limit=2**21, monkeypatch=monkeypatch)
+    pieces, many = measured(ProductHead, "log_marginal", weight, limit=48, monkeypatch=monkeypatch)
     assert many > 3
     for ours, expected in zip(pieces, whole, strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-12)

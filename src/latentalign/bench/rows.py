@@ -68,8 +68,10 @@ def parse_row(text: str) -> Row:
     except ValidationError as error:
         problems = "; ".join(e["msg"].removeprefix("Value error, ") for e in error.errors())
         raise InputError(f"--rows {text}: {problems}") from None
-    if row.prior.kind != "independent" and not row.objective.prototype.accepts_chains:
+    if row.prior.chained and not row.objective.prototype.accepts_chains:
         raise InputError(f"--rows {text}: {row.name} is not defined for a prior that is a chain")
+    if row.prior.sparse and row.objective.prototype.needs_inferred:
+        raise InputError(f"--rows {text}: {row.name} needs KL[q, p], which is infinite for a sparse prior")
     return row
 
 

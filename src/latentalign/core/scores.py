@@ -149,6 +149,29 @@ class ScaledDotScore(DotScore):
         return super().scores(self.from_query(query), projected)
 
 
+@SCORES.register("product")
+class ProductScore(DotScore):
+    """tanh(W1 x~ + b1)' tanh(W2 x_i + b2): the product of two hidden layers (after Kim et al. 2017).
+
+    A hidden unit can stand for one property: the query says whether it is wanted, the member whether it is there. The
+    sum over units is highest for the member that has all that is wanted.
+    """
+
+    def __init__(self, query_dim: int, memory_dim: int, hidden: int) -> None:
+        super().__init__()
+        self.from_memory = nn.Linear(memory_dim, hidden)
+        self.from_query = nn.Linear(query_dim, hidden)
+
+    def project(self, memory: Float[Tensor, "*any T D"]) -> Float[Tensor, "*any T H"]:
+        """tanh(W2 x_i + b2)."""
+        return torch.tanh(self.from_memory(memory))
+
+    def scores(
+        self, query: Float[Tensor, "*batch Dq"], projected: Float[Tensor, "*#batch T H"]
+    ) -> Float[Tensor, "*batch T"]:
+        return super().scores(torch.tanh(self.from_query(query)), projected)
+
+
 @SCORES.register("bilinear")
 def build_bilinear(*, query_dim: int, memory_dim: int, hidden: int) -> BilinearScore:
     """A bilinear score; it has no hidden layer."""

@@ -129,6 +129,11 @@ class LatentAttention(nn.Module):
                 f"the built-in posterior network has one score, {distribution} needs more; pass inference=False, "
                 "and q to `observe`"
             )
+        if inference and self.prior.distribution.sparse:
+            raise ValueError(
+                f"the built-in q has mass everywhere, so its divergence from {distribution} is infinite; pass "
+                "inference=False, and train with marginal"
+            )
         self.posterior = (
             PosteriorNetwork(query_dim, memory_dim, outputs, hidden=hidden) if inference else None
         )
@@ -222,6 +227,7 @@ def as_chain_prior(prior: str | ChainPrior, query_dim: int, memory_dim: int) -> 
     if prior not in get_args(ChainKind):
         raise ValueError(
             f"prior must be independent, {', '.join(get_args(ChainKind))} or a ChainPrior, got {prior!r}"
+            + (f"; pass distribution={prior!r} instead" if prior in DISTRIBUTIONS else "")
         )
     return ChainPrior(cast(ChainKind, prior), query_dim, memory_dim)
 

@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from latentalign.core.heads import FactoredHead
 from latentalign.nn.dropout import Dropout
 
+BY_ROW = (nn.Tanh, nn.ReLU, nn.GELU)
+"""Activations that treat every row alone."""
+
 
 class MLPHead(FactoredHead):
     """softmax(W act(W1 [X z; x~] + b1) + b) with dropout on the hidden layer, independent for every alignment."""
@@ -47,7 +50,20 @@ class MLPHead(FactoredHead):
         return hidden
 
     def hidden_by_row(self) -> bool:
-        return type(self).hidden is MLPHead.hidden and type(self.activation) in (nn.Tanh, nn.ReLU, nn.GELU)
+        return type(self).hidden is MLPHead.hidden and type(self.activation) in BY_ROW
+
+
+class ProductHead(MLPHead):
+    """softmax(W (act(W1 X z) * act(W2 x~ + b2)) + b): the query says which properties of the member are asked for."""
+
+    def hidden(
+        self, query_part: Float[Tensor, "*n H"], memory_part: Float[Tensor, "*n H"]
+    ) -> Float[Tensor, "*n H"]:
+        hidden: Tensor = self.dropout(self.activation(query_part) * self.activation(memory_part))
+        return hidden
+
+    def hidden_by_row(self) -> bool:
+        return type(self).hidden is ProductHead.hidden and type(self.activation) in BY_ROW
 
 
 class ResidualHead(FactoredHead):

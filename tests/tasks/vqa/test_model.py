@@ -63,6 +63,36 @@ def test_prior_head_and_inference_network_agree_with_loops(model, batch):
 
 
 @torch.no_grad()
+def test_products_of_question_and_region_agree_with_loops(batch):
+    """The score and the head of the recipe vqa/scenes, with the layer that both share."""
+    sizes = {"embedding": 4, "question_size": 7, "attention_size": 3, "head_size": 8, "region_size": 6}
+    config = ModelConfig(**sizes, attention="product", head="product")
+    model = AnswerModel(config, words=9, answers=V, region_dim=D, inference=InferenceConfig(size=3))
+    model, latent = model.double().eval(), model.latent(batch)
+    score, head = model.score, model.head
+    query = model.ask(batch.question, batch.question_mask)
+    for b in range(B):
+        scores, likelihood = [], []
+        members = [i for i in range(T) if batch.region_mask[b, i]]
+        for i in members:
+            seen = torch.relu(model.region.weight @ batch.regions[b, i] + model.region.bias)
+            wanted = torch.tanh(score.from_query.weight @ query[b] + score.from_query.bias)
+            scores.append(wanted @ torch.tanh(score.from_memory.weight @ seen + score.from_memory.bias))
+            asked = torch.relu(head.from_query.weight @ query[b] + head.from_query.bias)
+            logits = head.output(asked * torch.relu(head.from_memory.weight @ seen))
+            likelihood.append(logits.log_softmax(0)[batch.target[b]])
+        torch.testing.assert_close(latent.prior.mean[b, members], torch.stack(scores).softmax(0))
+        found = latent.log_likelihood(latent.prior.enumerate())[b, members]
+        torch.testing.assert_close(found, torch.stack(likelihood))
+    assert latent.inferred.mean.shape == (B, T)
+
+
+def test_an_unknown_score_is_answered_with_the_nearest():
+    with pytest.raises(ValueError, match="did you mean 'product'"):
+        ModelConfig(attention="produkt")
+
+
+@torch.no_grad()
 def test_a_blind_model_sees_the_question_alone(batch):
     config = ModelConfig(embedding=4, question_size=7, attention_size=3, head_size=8, blind=True)
     model = AnswerModel(config, words=9, answers=V, region_dim=D).double().eval()

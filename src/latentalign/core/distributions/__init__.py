@@ -11,6 +11,7 @@ from latentalign.core.distributions.chain import Chain
 from latentalign.core.distributions.dirichlet import Dirichlet
 from latentalign.core.distributions.foreign import as_distribution
 from latentalign.core.distributions.logistic_normal import LogisticNormal
+from latentalign.core.distributions.sparse import Entmax, SparseCategorical, Sparsemax
 from latentalign.core.distributions.transitions import Dense, Jump, Monotone
 
 __all__ = [
@@ -20,9 +21,12 @@ __all__ = [
     "Chain",
     "Dense",
     "Dirichlet",
+    "Entmax",
     "Jump",
     "LogisticNormal",
     "Monotone",
+    "SparseCategorical",
+    "Sparsemax",
     "as_distribution",
     "check_scores",
     "require_count",

@@ -45,6 +45,8 @@ class AlignmentDistribution(ABC):
     """Whether `mean` is the softmax of the (first) scores, which a recurrent decoder computes anyway."""
     same_members: ClassVar[bool] = True
     """Whether a divergence is defined only between distributions over the same members."""
+    sparse: ClassVar[bool] = False
+    """Whether members that exist may have a probability of zero; `mask` is then the support."""
     dependent_queries: ClassVar[bool] = False
     """Whether the queries of an example depend on each other, as in a chain."""
 
@@ -200,6 +202,11 @@ class AlignmentDistribution(ABC):
             raise ValueError(
                 f"{by} needs prior and q of one shape (*batch, T), got {tuple(prior.mask.shape)} and "
                 f"{tuple(self.mask.shape)}"
+            )
+        if prior.sparse and may_check(self.mask) and (self.mask & ~prior.mask).any():
+            raise ValueError(
+                f"{by} needs a q without mass outside of the support of a sparse prior, because its divergence is "
+                "infinite there; use marginal, which sums over the support, or build q with exists=prior.mask"
             )
         if self.same_members and may_check(self.mask) and not torch.equal(self.mask, prior.mask):
             raise ValueError(f"{by} needs prior and q over the same members: build both with one `exists`")

@@ -38,7 +38,8 @@ class TranslationModel(nn.Module):
         super().__init__()
         if config.joint_embedding and source_size != target_size:
             raise ValueError("model.joint_embedding needs one vocabulary: set tokenizer.joint = true")
-        self.config, self.distribution = config, DISTRIBUTIONS[distribution]
+        prior = prior or PriorConfig()
+        self.config, self.distribution = config, DISTRIBUTIONS[prior.distribution(distribution)]
         self.source_embedding = nn.Embedding(source_size, config.embedding)
         self.target_embedding = (
             self.source_embedding if config.joint_embedding else nn.Embedding(target_size, config.embedding)
@@ -49,7 +50,6 @@ class TranslationModel(nn.Module):
         for name in self.distribution.extra_scores:
             setattr(self, name, config.build_score())
         self.head = config.build_head(self.target_embedding)
-        prior = prior or PriorConfig()
         sizes = (config.query_dim, config.memory_dim)
         self.chain = prior.build(*sizes, member_dim=config.member_dim)
         has_null = prior.null and self.chain is None

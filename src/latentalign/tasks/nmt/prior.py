@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, cast
 
 from pydantic import Field, model_validator
 
 from latentalign.config import Section
-from latentalign.nn.chain_prior import ChainPrior
+from latentalign.nn.chain_prior import ChainKind, ChainPrior
 
 OPTIONS = {
     "independent": ("null",),
     "jump": ("null", "widest_jump", "by_query"),
     "monotone": ("null", "max_step"),
     "dense": ("null", "hidden"),
+    "entmax": ("null",),
+    "sparsemax": ("null",),
 }
 """The options of every kind of prior."""
+SPARSE = ("entmax", "sparsemax")
+"""Kinds whose alignments are independent, and whose distribution has the same name."""
 
 
 class PriorConfig(Section):
-    """How the alignments of one sentence depend on each other."""
+    """How the alignments of one sentence depend on each other, and whether some are impossible."""
 
-    kind: Literal["independent", "jump", "monotone", "dense"] = "independent"
+    kind: Literal["independent", "jump", "monotone", "dense", "entmax", "sparsemax"] = "independent"
     """`independent`: not at all, as in the paper. `jump`: the next position depends on the distance to the one
-    before. `monotone`: positions never go back. `dense`: learned for every pair of positions."""
+    before. `monotone`: positions never go back. `dense`: learned for every pair of positions. `entmax` and
+    `sparsemax`: independent, and positions with low scores have a probability of exactly zero."""
     null: bool = False
     """Let an output word come from no source position at all."""
     widest_jump: int = Field(10, ge=1)
@@ -47,14 +52,30 @@ class PriorConfig(Section):
                 )
         return self
 
+    @property
+    def sparse(self) -> bool:
+        """Whether source positions may have a probability of exactly zero."""
+        return self.kind in SPARSE
+
+    @property
+    def chained(self) -> bool:
+        """Whether the alignments depend on each other."""
+        return self.kind != "independent" and not self.sparse
+
+    def distribution(self, wanted: str) -> str:
+        """The distribution of single alignments: the sparse one, or the one that the objective wants."""
+        if self.sparse and wanted not in ("categorical", self.kind):
+            raise ValueError(f'prior.kind is "{self.kind}", but the objective needs a {wanted} prior')
+        return self.kind if self.sparse else wanted
+
     def build(
         self, query_dim: int, memory_dim: int, *, member_dim: int | None = None, emits: bool = True
     ) -> ChainPrior | None:
         """The module of the prior; None if alignments are independent."""
-        if self.kind == "independent":
+        if not self.chained:
             return None
         return ChainPrior(
-            self.kind,
+            cast(ChainKind, self.kind),
             query_dim,
             memory_dim,
             null=self.null,

@@ -58,10 +58,20 @@ class NMTConfig(TaskRecipe):
         return self
 
     @model_validator(mode="after")
+    def _check_support(self) -> NMTConfig:
+        """Refuse a q beside a prior whose support it would have to know."""
+        if self.prior.sparse and self.objective.prototype.needs_inferred:
+            raise ValueError(
+                f"{self.objective.name} needs KL[q, p], which is infinite for a q over all positions if prior.kind is "
+                f'"{self.prior.kind}"; use marginal, which sums over the positions that have mass'
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_chain(self) -> NMTConfig:
         """Refuse a prior whose alignments depend on each other where the objective or q cannot use it."""
         kind, objective = self.prior.kind, self.objective.prototype
-        if self.inference.chain and kind == "independent":
+        if self.inference.chain and not self.prior.chained:
             raise ValueError(
                 'inference.chain needs a prior that is a chain; set prior.kind = "jump" or another'
             )
@@ -69,7 +79,8 @@ class NMTConfig(TaskRecipe):
             raise ValueError(
                 f"{self.objective.name} has no NULL, because its alignments are mixtures; set prior.null = false"
             )
-        if kind == "independent":
+        if not self.prior.chained:
+            self.prior.distribution(objective.distribution)
             return self
         if not objective.accepts_chains:
             able = [n for n, entry in OBJECTIVES.items() if entry().accepts_chains]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from latentalign.config import DataPath, Section
@@ -14,11 +15,15 @@ from latentalign.core.choice import LatentChoice
 from latentalign.core.distributions import DISTRIBUTIONS, AlignmentDistribution
 from latentalign.core.kernels.emission import EmissionLatent
 from latentalign.core.kernels.likelihood import MAX_LOGITS
-from latentalign.core.scores import MLPScore
-from latentalign.nn.heads import MLPHead
+from latentalign.core.registry import SCORES
+from latentalign.core.scores import Score, resolve_score
+from latentalign.nn.dropout import Dropout
+from latentalign.nn.heads import MLPHead, ProductHead
 from latentalign.nn.recurrent import LSTMStack
 from latentalign.tasks.vqa.data import Batch
 from latentalign.tasks.vqa.inference_network import InferenceConfig, InferenceNetwork
+
+HEADS = {"mlp": MLPHead, "product": ProductHead}
 
 
 class ModelConfig(Section):
@@ -30,18 +35,38 @@ class ModelConfig(Section):
     """File of word vectors that the embeddings start from, one word and its numbers per line, such as GloVe."""
     question_size: int = Field(1024, ge=1)
     """Units of the LSTM that reads the question."""
+    region_size: int | None = Field(None, ge=1)
+    """Hidden units of a layer between the features of a region and everything that uses them, so that scores and head
+    learn from each other what a region shows. If unset, there is none, as in the paper."""
+    attention: str = "mlp"
+    """How a question scores a region: `mlp`, as in the paper; `product`, which can ask for several properties at once;
+    bilinear, scaled-dot or another registered score."""
     attention_size: int = Field(1024, ge=1)
     """Hidden units of the attention scores."""
+    head: Literal["mlp", "product"] = "mlp"
+    """How the head combines question and region: `mlp`, the sum of both in a hidden layer, as in the paper; `product`,
+    the product of a hidden layer of each, so that the question can select what it asks about."""
     head_size: int = Field(1024, ge=1)
     """Hidden units of the head, which predicts the answer from question and region."""
     dropout: float = Field(0.5, ge=0, lt=1)
-    """Dropout rate before the last layer of the head."""
+    """Dropout rate before the last layer of the head, and after the layer of `region_size`."""
     normalize: bool = False
     """Scale every region's features to length 1."""
     blind: bool = False
     """Replace all regions by zeros, to measure what the question alone can answer."""
     max_logits: int = Field(MAX_LOGITS, ge=1)
     """Largest number of logits in memory at once. It limits memory and never changes results."""
+
+    @field_validator("attention")
+    @classmethod
+    def _is_registered(cls, name: str) -> str:
+        SCORES[name]  # an unknown name raises an error that suggests the nearest one
+        return name
+
+    def build_score(self, region_dim: int) -> Score:
+        """A new score of regions."""
+        sizes = {"query_dim": self.question_size, "memory_dim": region_dim, "hidden": self.attention_size}
+        return resolve_score(self.attention, **sizes)
 
 
 class AnswerModel(nn.Module):
@@ -65,8 +90,12 @@ class AnswerModel(nn.Module):
         self.embedding = nn.Embedding(words, config.embedding)
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
         self.encoder = LSTMStack(config.embedding, config.question_size, 1, bidirectional=False)
-        self.score = MLPScore(config.question_size, region_dim, config.attention_size)
-        self.head = MLPHead(
+        self.region, self.dropout = None, Dropout(config.dropout)
+        if config.region_size is not None:
+            self.region = nn.Linear(region_dim, config.region_size)
+            region_dim = config.region_size
+        self.score = config.build_score(region_dim)
+        self.head = HEADS[config.head](
             config.question_size,
             region_dim,
             answers,
@@ -86,12 +115,14 @@ class AnswerModel(nn.Module):
         found: Tensor = states[torch.arange(len(last), device=last.device), last]
         return found
 
-    def look(self, regions: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    def look(self, regions: Float[Tensor, "B T F"]) -> Float[Tensor, "B T D"]:
         """x: the members of the source."""
         regions = regions.to(self.head.output.weight.dtype)
         if self.config.blind:
-            return torch.zeros_like(regions)
-        return nn.functional.normalize(regions, dim=-1) if self.config.normalize else regions
+            regions = torch.zeros_like(regions)
+        elif self.config.normalize:
+            regions = nn.functional.normalize(regions, dim=-1)
+        return regions if self.region is None else self.dropout(torch.relu(self.region(regions)))
 
     def forward(self, batch: Batch) -> LatentChoice:
         """The latent region of every question."""
