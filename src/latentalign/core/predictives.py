@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from latentalign.core.alignments import Alignments, Mixed
+from latentalign.core.alignments import Alignments
 from latentalign.core.distributions import AlignmentDistribution
 from latentalign.core.kernels.beam import Beam, certified_log_probs
 from latentalign.core.kernels.certified import certified_marginal
@@ -150,7 +150,7 @@ class SoftPredictive(Predictive):
     selects_members = False
 
     def alignments(self, prior: AlignmentDistribution) -> Alignments:
-        return Mixed.point(prior.mean, exists=prior.mask)
+        return prior.point()
 
     def log_prob(self, latent: Latent) -> Float[Tensor, "*batch"]:
         return latent.soft()

@@ -32,10 +32,9 @@ def target_log_prob(
     pairs = Pairs.of(query, alignments, target=target, query_exists=query_exists)
     row_target = target.flatten()[pairs.query]
     if is_factored(emit):
-        hidden = HiddenParts.of(emit, query, memory, alignments, pairs=pairs).rows()
         check_targets(row_target, emit.output.out_features)
-        output = emit.output
-        log_p = linear_log_prob(hidden, output.weight, output.bias, row_target, max_logits=max_logits)
+        parts = HiddenParts.of(emit, query, memory, alignments, pairs=pairs)
+        log_p = factored_log_prob(parts, row_target, max_logits=max_logits)
     else:
         contexts = context_rows(alignments, memory, pairs)
         queries = flat_rows(query).index_select(0, pairs.query)
@@ -43,6 +42,22 @@ def target_log_prob(
     log_weight = alignments.log_weight
     out = torch.zeros(log_weight.numel(), dtype=log_p.dtype, device=log_p.device)
     return out.index_copy(0, pairs.slot, log_p).view(log_weight.shape)
+
+
+def factored_log_prob(
+    parts: HiddenParts, target: Int[Tensor, "N"], *, max_logits: int
+) -> Float[Tensor, "N"]:
+    """log p(target) of every row of a factored head; several pieces are recomputed in the backward pass."""
+    output = parts.head.output
+
+    def evaluate(rows: slice) -> Tensor:
+        hidden = parts.rows(rows)
+        return linear_log_prob(hidden, output.weight, output.bias, target[rows], max_logits=max_logits)
+
+    pieces = parts.pieces()
+    if len(pieces) == 1:
+        return evaluate(pieces[0])
+    return torch.cat([checkpoint(evaluate, rows, use_reentrant=False) for rows in pieces])
 
 
 def emit_rows(
