@@ -23,6 +23,8 @@ from latentalign.core.distributions import (
     Dirichlet,
     Jump,
     LogisticNormal,
+    LookMixture,
+    LookPairs,
     Monotone,
 )
 from latentalign.core.errors import (
@@ -117,6 +119,8 @@ __all__ = [
     "LikelihoodShapeError",
     "LinearHead",
     "LogisticNormal",
+    "LookMixture",
+    "LookPairs",
     "MLPHead",
     "MLPScore",
     "Marginal",

@@ -102,7 +102,10 @@ class OneHot(Alignments):
         rows = source_rows(memory, self.index.shape[:-1], source)
         members = memory.shape[-2]
         if self.index.numel() and may_check(self.index):
-            last, count = int(self.index.masked_fill(~self.present, 0).max()), (members // self.looks) ** self.looks
+            last, count = (
+                int(self.index.masked_fill(~self.present, 0).max()),
+                (members // self.looks) ** self.looks,
+            )
             if last >= count:
                 raise ValueError(
                     f"an alignment selects member {last}, but memory {tuple(memory.shape)} has members 0..{count - 1}"

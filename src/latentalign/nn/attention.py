@@ -23,7 +23,7 @@ from latentalign.core.kernels.likelihood import MAX_LOGITS
 from latentalign.core.scores import Score, resolve_score
 from latentalign.nn.chain_prior import ChainKind, ChainPrior
 from latentalign.nn.heads import MLPHead
-from latentalign.nn.looks import Dependent, DependentLooks, Views, build_looks
+from latentalign.nn.looks import DependentLooks, build_looks
 
 
 class AlignmentScores(nn.Module):
@@ -121,8 +121,8 @@ class LatentAttention(nn.Module):
         score: str | nn.Module = "mlp",
         distribution: str = "categorical",
         prior: str | ChainPrior = "independent",
-        looks: int | Dependent = 1,
-        views: Views = "own",
+        looks: int | str = 1,
+        views: str = "own",
         dropout: float = 0.0,
         inference: bool = False,
         head: nn.Module | None = None,

@@ -118,8 +118,8 @@ class DependentLooks(Looks):
 
 
 def build_looks(
-    looks: int | Dependent,
-    views: Views,
+    looks: int | str,
+    views: str,
     *,
     query_dim: int,
     memory_dim: int,
@@ -136,7 +136,7 @@ def build_looks(
     check_looks(looks, views)
     if looks == 1:
         return None
-    if looks == "dependent":
+    if isinstance(looks, str):
         sizes = {"hidden": hidden, "member_dim": member_dim, "view_dim": view_dim}
         return DependentLooks(query_dim, memory_dim, **sizes)
     size = None if views == "shared" else view_dim

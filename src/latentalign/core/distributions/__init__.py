@@ -10,8 +10,8 @@ from latentalign.core.distributions.categorical import Categorical
 from latentalign.core.distributions.chain import Chain
 from latentalign.core.distributions.dirichlet import Dirichlet
 from latentalign.core.distributions.foreign import as_distribution
-from latentalign.core.distributions.looks import LookMixture, LookPairs
 from latentalign.core.distributions.logistic_normal import LogisticNormal
+from latentalign.core.distributions.looks import LookMixture, LookPairs
 from latentalign.core.distributions.transitions import Dense, Jump, Monotone
 
 __all__ = [

@@ -103,12 +103,14 @@ class LookPairs(Categorical):
         scores: Float[Tensor, "*batch T"],
         *more: Any,
         exists: Bool[Tensor, "..."] | None = None,
-        second: Float[Tensor, "*batch T T"] | None = None,
+        second: Float[Tensor, "..."] | None = None,
     ) -> LookPairs:
         """Scores of the first look, and of the second look (last dimension) after each first one."""
         refuse_positional(cls, more)
         if second is None:
-            raise TypeError("LookPairs.from_scores needs second=, the scores (*batch, T, T) of the second look")
+            raise TypeError(
+                "LookPairs.from_scores needs second=, the scores (*batch, T, T) of the second look"
+            )
         if second.shape != (*scores.shape, scores.shape[-1]):
             raise ValueError(
                 f"second must be (*batch, T, T) for scores (*batch, T) {tuple(scores.shape)}, got {tuple(second.shape)}"

@@ -70,7 +70,9 @@ def certified_log_probs(
     found = beam_predictive(everything.log_weight, add, outputs=len(weight), beam=beam, tolerance=tolerance)
     lost = (beam.last & (found[:, beam.end] == NEG_INF)).nonzero().squeeze(-1)
     if len(lost):
-        some = OneHot(everything.index[lost], everything.log_weight[lost], everything.log_prob[lost], everything.looks)
+        some = OneHot(
+            everything.index[lost], everything.log_weight[lost], everything.log_prob[lost], everything.looks
+        )
         found[lost] = predictive_log_prob(
             head, query[lost], memory, some, source=source[lost], max_logits=max_logits
         )

@@ -44,9 +44,7 @@ def target_log_prob(
     return out.index_copy(0, pairs.slot, log_p).view(log_weight.shape)
 
 
-def factored_log_prob(
-    parts: HiddenParts, target: Int[Tensor, "N"], *, max_logits: int
-) -> Float[Tensor, "N"]:
+def factored_log_prob(parts: HiddenParts, target: Int[Tensor, "N"], *, max_logits: int) -> Float[Tensor, "N"]:
     """log p(target) of every row of a factored head; several pieces are recomputed in the backward pass."""
     output = parts.head.output
 

@@ -19,7 +19,6 @@ from latentalign.core.kernels.pairs import HiddenParts, Pairs
 from latentalign.core.latent import Latent
 from latentalign.core.numerics import NEG_INF, at_least_float32
 
-
 MAX_SCREENED = 2**25
 """Most numbers in the hidden layer of all pairs of members for which the screened bound is computed."""
 

@@ -134,7 +134,9 @@ class TranslationModel(nn.Module):
             return prior
         scores, mask = self.null.extend(prior.log_probs, prior.mask, query)
         found = Categorical.from_scores(scores, exists=mask)
-        return LookMixture.of(found, looks=prior.looks, null=True) if isinstance(prior, LookMixture) else found
+        return (
+            LookMixture.of(found, looks=prior.looks, null=True) if isinstance(prior, LookMixture) else found
+        )
 
     def forward(self, batch: Batch) -> LatentChoice:
         """The latent choices of all target positions: queries and scores first, all emissions after them."""

@@ -40,8 +40,8 @@ class PriorConfig(LooksConfig):
         """Refuse several looks where they are not defined."""
         if self.several and self.kind in ("jump", "monotone", "dense"):
             raise ValueError(
-                f'prior.looks = {self.looks!r} needs prior.kind = "independent": in a chain ("{self.kind}"), a position '
-                "depends on the position before, and several looks have no single position"
+                f'prior.looks = {self.looks!r} needs prior.kind = "independent": in a chain such as "{self.kind}", a '
+                "position depends on the position before, and several looks have no single position"
             )
         if self.looks == "dependent" and self.null:
             raise ValueError("prior.null is not defined for dependent looks, which always see two positions")
