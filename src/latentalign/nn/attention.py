@@ -203,15 +203,11 @@ class LatentAttention(nn.Module):
         if self.chain is not None and self.chain.null:
             memory = self.chain.append_null(memory.squeeze(1)).unsqueeze(1)
             mask = torch.cat([mask, mask.any(-1, keepdim=True)], -1)
-        members = memory
-        if self.looks is not None:
-            everything = torch.ones_like(memory[..., 0], dtype=torch.bool)  # `prepare` has cleared padding
-            members = self.looks.view(memory, everything)
         return LatentChoice(
             prior,
             self.head,
             query,
-            members,
+            memory if self.looks is None else self.looks.view(memory),
             infer=None if self.posterior is None else partial(self.infer, query, memory, mask),
             max_logits=self.max_logits,
         )

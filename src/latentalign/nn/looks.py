@@ -31,14 +31,11 @@ class Looks(nn.Module, ABC):
         # One matrix for all views.
         self.views = None if view_dim is None else nn.Linear(member_dim, looks * view_dim)
 
-    def view(
-        self, members: Float[Tensor, "*any T D"], exists: Bool[Tensor, "*any T"]
-    ) -> Float[Tensor, "*any looks_T Dv"]:
-        """The members as each look sees them."""
+    def view(self, members: Float[Tensor, "*any T D"]) -> Float[Tensor, "*any looks_T Dv"]:
+        """The members as each look sees them; padding must hold finite numbers, as for scores."""
         if self.views is None:
             return members
-        # The gradient of the views must not meet NaN in padding.
-        seen: Tensor = self.views(members.masked_fill(~exists.unsqueeze(-1), 0.0))
+        seen: Tensor = self.views(members)
         return seen.unflatten(-1, (self.looks, -1)).transpose(-2, -3).flatten(-3, -2)
 
     def seen_size(self, member_dim: int) -> int:

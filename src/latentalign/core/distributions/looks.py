@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -173,7 +173,7 @@ class LookPairs(Categorical):
     relaxed_sample = AlignmentDistribution.relaxed_sample
 
 
-L = Any
+L = TypeVar("L", bound=Categorical)
 
 
 def keep_looks(like: L, found: AlignmentDistribution) -> L:

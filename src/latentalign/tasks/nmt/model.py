@@ -106,7 +106,7 @@ class TranslationModel(nn.Module):
             words = words.to(states.dtype) * self.config.word_scale
             members = words if self.config.emission == "word" else torch.cat([words, states], -1)
         if self.looks is not None:
-            members = self.looks.view(members, mask)
+            members = self.looks.view(members)
         if self.chain is not None:
             return states, self.chain.append_null(members)
         return states, members if self.null is None else self.null.append_to(members)

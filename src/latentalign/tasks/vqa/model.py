@@ -112,7 +112,7 @@ class AnswerModel(nn.Module):
         scores = self.score(query, memory)
         members, prior = memory, self.distribution.from_scores(scores, exists=mask)
         if self.looks is not None:
-            members, prior = self.looks.view(memory, mask), self.looks(scores, query, memory, exists=mask)
+            members, prior = self.looks.view(memory), self.looks(scores, query, memory, exists=mask)
         return LatentChoice(
             prior,
             self.head,
