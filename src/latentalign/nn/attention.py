@@ -133,13 +133,6 @@ class LatentAttention(nn.Module):
         sizes: dict[str, Any] = {"hidden": hidden, "score": score, "distribution": distribution}
         self.prior = AlignmentScores(query_dim, memory_dim, **sizes)
         self.chain = None if prior == "independent" else as_chain_prior(prior, query_dim, memory_dim)
-        if self.chain is not None and not self.prior.distribution.supports("enumerate"):
-            raise ValueError(f"a chain of alignments needs a categorical distribution, got {distribution!r}")
-        if self.chain is not None and self.chain.kind == "monotone" and inference:
-            raise ValueError(
-                "the built-in q is independent, and a monotone prior needs a q that never goes back; pass "
-                "inference=False, and q to `observe`"
-            )
         view_dim = hidden if head is None else memory_dim
         self.looks = build_looks(
             looks,
@@ -151,16 +144,11 @@ class LatentAttention(nn.Module):
             hidden=hidden,
             make_score=lambda: self.prior.another_score(score),
         )
-        self.check_looks(distribution, inference=inference)
+        self.check(distribution, inference=inference)
         if head is None:
             seen = memory_dim if self.looks is None else self.looks.seen_size(memory_dim)
             head = MLPHead(query_dim, seen, outputs, hidden=hidden, dropout=dropout)
         self.head = head
-        if inference and self.prior.distribution.extra_scores:
-            raise ValueError(
-                f"the built-in posterior network has one score, {distribution} needs more; pass inference=False, "
-                "and q to `observe`"
-            )
         separate = self.looks is not None and self.looks.views is not None
         self.inferred_looks = self.looks.looks if separate and self.looks is not None else 1
         self.posterior = None
@@ -168,10 +156,25 @@ class LatentAttention(nn.Module):
             sizes = {"hidden": hidden, "looks": self.inferred_looks}
             self.posterior = PosteriorNetwork(query_dim, memory_dim, outputs, **sizes)
 
+    def check(self, distribution: str, *, inference: bool) -> None:
+        """Raise if the parts do not fit together."""
+        if self.chain is not None and not self.prior.distribution.supports("enumerate"):
+            raise ValueError(f"a chain of alignments needs a categorical distribution, got {distribution!r}")
+        if self.chain is not None and self.chain.kind == "monotone" and inference:
+            raise ValueError(
+                "the built-in q is independent, and a monotone prior needs a q that never goes back; pass "
+                "inference=False, and q to `observe`"
+            )
+        if inference and self.prior.distribution.extra_scores:
+            raise ValueError(
+                f"the built-in posterior network has one score, {distribution} needs more; pass inference=False, "
+                "and q to `observe`"
+            )
+        if self.looks is not None:
+            self.check_looks(distribution, inference=inference)
+
     def check_looks(self, distribution: str, *, inference: bool) -> None:
         """Raise where several looks are not defined."""
-        if self.looks is None:
-            return
         if self.chain is not None:
             raise ValueError(
                 'several looks need prior="independent": in a chain, a position depends on the position before, and '
