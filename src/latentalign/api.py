@@ -24,6 +24,8 @@ from latentalign.core.distributions import (
     Entmax,
     Jump,
     LogisticNormal,
+    LookMixture,
+    LookPairs,
     Monotone,
     Sparsemax,
 )
@@ -121,6 +123,8 @@ __all__ = [
     "LikelihoodShapeError",
     "LinearHead",
     "LogisticNormal",
+    "LookMixture",
+    "LookPairs",
     "MLPHead",
     "MLPScore",
     "Marginal",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -77,32 +77,51 @@ class Alignments(ABC):
 
 @dataclass(frozen=True, eq=False)
 class OneHot(Alignments):
-    """Alignments that select one member each: z_k = onehot(index_k)."""
+    """Alignments that select one member each: z_k = onehot(index_k).
+
+    With several looks, each selects one member per look, and z_k has as many ones. The source then has the members as
+    the first look sees them, followed by the members as the second sees them, and so on.
+    """
 
     index: Int[Tensor, "*batch K"]
+    """The member; with several looks, the number whose digits to the base T / looks are their members."""
     log_weight: Float[Tensor, "*batch K"]
     log_prob: Float[Tensor, "*batch K"]
     """log-probability under the distribution that produced them (its gradient is the score function)."""
+    looks: int = 1
+    """How many members each alignment selects."""
+
+    def selected(self, members: int) -> Int[Tensor, "*batch K looks"]:
+        """The members of the source that each alignment selects, one for each look."""
+        return digits(self.index, members, self.looks)
 
     def flat_index(
         self, memory: Float[Tensor, "*sources T D"], source: Int[Tensor, "*batch"] | None = None
-    ) -> Int[Tensor, "*batch K"]:
-        """The row of memory, flattened to (rows, D), that each alignment selects."""
+    ) -> Int[Tensor, "..."]:
+        """The row of memory, flattened to (rows, D), that each alignment selects; with looks, one for each look."""
         rows = source_rows(memory, self.index.shape[:-1], source)
+        members = memory.shape[-2]
         if self.index.numel() and may_check(self.index):
-            last = int(self.index.masked_fill(~self.present, 0).max())
-            if last >= memory.shape[-2]:
+            last, count = (
+                int(self.index.masked_fill(~self.present, 0).max()),
+                (members // self.looks) ** self.looks,
+            )
+            if last >= count:
                 raise ValueError(
-                    f"an alignment selects member {last}, but memory {tuple(memory.shape)} has members "
-                    f"0..{memory.shape[-2] - 1}"
+                    f"an alignment selects member {last}, but memory {tuple(memory.shape)} has members 0..{count - 1}"
                 )
-        return rows.unsqueeze(-1) * memory.shape[-2] + self.index
+        if self.looks == 1:
+            return rows.unsqueeze(-1) * members + self.index
+        return rows[..., None, None] * members + self.selected(members)
 
     def select(self, value: Float[Tensor, "*batch T"]) -> Float[Tensor, "*batch K"]:
-        return value.gather(-1, self.index)
+        return sum(value.gather(-1, index) for index in self.selected(value.shape[-1]).unbind(-1))  # type: ignore[return-value]
 
     def spread(self, mass: Float[Tensor, "*batch K"], members: int) -> Float[Tensor, "*batch T"]:
-        return mass.new_zeros(*mass.shape[:-1], members).scatter_add(-1, self.index, mass)
+        out = mass.new_zeros(*mass.shape[:-1], members)
+        for index in self.selected(members).unbind(-1):
+            out = out.scatter_add(-1, index, mass)
+        return out
 
     def first_of_equals(self) -> Int[Tensor, "*batch K"]:
         """For every alignment, the position of the first one that selects the same member."""
@@ -115,14 +134,21 @@ class OneHot(Alignments):
         k = first.shape[-1]
         together = first.unsqueeze(-2) == torch.arange(k, device=first.device).unsqueeze(-1)
         weight = self.log_weight.unsqueeze(-2).expand(together.shape).masked_fill(~together, NEG_INF)
-        return OneHot(self.index, log_sum_exp(weight), self.log_prob)
+        return replace(self, log_weight=log_sum_exp(weight))
 
     def contexts(
         self, memory: Float[Tensor, "*sources T D"], source: Int[Tensor, "*batch"] | None = None
     ) -> Float[Tensor, "*batch K D"]:
         selected = memory.flatten(0, -2)[self.flat_index(memory, source)]
+        selected = selected if self.looks == 1 else selected.sum(-2)
         # Replaced, not multiplied away: padding affects neither values nor gradients.
         return selected.masked_fill(~self.present.unsqueeze(-1), 0.0)
+
+
+def digits(index: Int[Tensor, "*n"], members: int, looks: int) -> Int[Tensor, "*n looks"]:
+    """The members that tuples with these numbers select, among `members` that contain each look's own in turn."""
+    each = members // looks
+    return torch.stack([index // each ** (looks - 1 - k) % each + k * each for k in range(looks)], -1)
 
 
 @dataclass(frozen=True, eq=False)

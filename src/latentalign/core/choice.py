@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latentalign.core.alignments import Alignments, Mixed
+from latentalign.core.alignments import Alignments
 from latentalign.core.compiling import outside_of_graphs
 from latentalign.core.distributions import AlignmentDistribution, as_distribution
 from latentalign.core.heads import Emit
@@ -80,4 +80,4 @@ class LatentChoice:
 
     def soft(self) -> Float[Tensor, "*batch V"]:
         """log f(x, E_p[z])."""
-        return self.average(Mixed.point(self.prior.mean, exists=self.prior.mask))
+        return self.average(self.prior.point())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -112,7 +113,7 @@ class SumAndSample(Expectation):
         # E[r grad log q] is the gradient of E[r] through weights that move as q does: one fused average gives
         # everything except the baseline's term.
         weights = (drawn.log_weight + log_prob - log_prob.detach()).masked_fill(~possible, NEG_INF)
-        average = latent.mean_log_likelihood(OneHot(drawn.index, weights, drawn.log_prob))
+        average = latent.mean_log_likelihood(replace(drawn, log_weight=weights))
         value = average.detach()
         b = self.baseline(latent, value.unsqueeze(-1)).detach().squeeze(-1)
         surrogate = average - b * drawn.expect(log_prob)
@@ -137,9 +138,10 @@ class SumAndSample(Expectation):
         rest = self.rest(over, top)
         index = torch.cat([top, rest.sample(1).index if draws is None else draws], -1)
         log_prob = over.log_prob_of(index)
-        left = over.mean.detach().masked_fill(~rest.mask, 0.0).sum(-1, keepdim=True)
+        left = over.enumerate().log_weight.detach().exp().masked_fill(~rest.mask, 0.0).sum(-1, keepdim=True)
         left = left.log().masked_fill(~rest.mask.any(-1, keepdim=True), NEG_INF)
-        return OneHot(index, torch.cat([log_prob[..., :-1].detach(), left], -1), log_prob)
+        weights = torch.cat([log_prob[..., :-1].detach(), left], -1)
+        return OneHot(index, weights, log_prob, over.members_per_alignment)
 
 
 class Pathwise(Expectation):

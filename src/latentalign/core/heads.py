@@ -35,6 +35,13 @@ class FactoredHead(nn.Module, ABC):
     ) -> Float[Tensor, "*n H"]:
         """The input of the last layer, from both parts."""
 
+    def adds_members(self) -> bool:
+        """Whether `memory_part` of a sum of members is the sum of their parts, dropout aside.
+
+        Then two looks at the source need one memory part for each member, not for each pair of members.
+        """
+        return False
+
     def hidden_by_row(self) -> bool:
         """Whether `hidden` treats every row alone and uses no tensor except its arguments.
 

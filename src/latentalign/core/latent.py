@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from latentalign.core.alignments import Alignments, Mixed
+from latentalign.core.alignments import Alignments
 from latentalign.core.distributions import AlignmentDistribution, as_distribution
 from latentalign.core.errors import LikelihoodShapeError
 
@@ -57,7 +57,7 @@ class Latent:
 
     def soft(self) -> Float[Tensor, "*batch"]:
         """log p(y | x, x~, E_p[z]): soft attention, and the baseline of REINFORCE."""
-        return self.log_marginal(Mixed.point(self.prior.mean, exists=self.prior.mask))
+        return self.log_marginal(self.prior.point())
 
     def log_marginal(self, alignments: Alignments) -> Float[Tensor, "*batch"]:
         """log E[p(y | x, x~, z)] over a weighted set of alignments."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from latentalign.core.alignments import Alignments, Mixed
+from latentalign.core.alignments import Alignments
 from latentalign.core.devices import prefers_static_shapes
 from latentalign.core.distributions import AlignmentDistribution
 from latentalign.core.kernels.beam import Beam, certified_log_probs
@@ -156,7 +156,7 @@ class SoftPredictive(Predictive):
     selects_members = False
 
     def alignments(self, prior: AlignmentDistribution) -> Alignments:
-        return Mixed.point(prior.mean, exists=prior.mask)
+        return prior.point()
 
     def log_prob(self, latent: Latent) -> Float[Tensor, "*batch"]:
         return latent.soft()

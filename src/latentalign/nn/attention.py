@@ -12,11 +12,18 @@ from torch import Tensor, nn
 
 from latentalign.core.checks import check_targets
 from latentalign.core.choice import LatentChoice
-from latentalign.core.distributions import DISTRIBUTIONS, AlignmentDistribution, Chain
+from latentalign.core.distributions import (
+    DISTRIBUTIONS,
+    AlignmentDistribution,
+    Categorical,
+    Chain,
+    LookMixture,
+)
 from latentalign.core.kernels.likelihood import MAX_LOGITS
-from latentalign.core.scores import resolve_score
+from latentalign.core.scores import Score, resolve_score
 from latentalign.nn.chain_prior import ChainKind, ChainPrior
 from latentalign.nn.heads import MLPHead
+from latentalign.nn.looks import DependentLooks, build_looks
 
 
 class AlignmentScores(nn.Module):
@@ -29,9 +36,13 @@ class AlignmentScores(nn.Module):
         self.distribution = DISTRIBUTIONS[distribution]
         sizes: dict[str, Any] = {"query_dim": query_dim, "memory_dim": memory_dim, "hidden": hidden}
         self.score = resolve_score(score, **sizes)
+        self.sizes = sizes
         for name in self.distribution.extra_scores:
-            # Every score has parameters of its own: a module is copied, a name is built anew.
-            setattr(self, name, resolve_score(deepcopy(score), **sizes))
+            setattr(self, name, self.another_score(score))
+
+    def another_score(self, score: str | nn.Module) -> Score:
+        """One more score with parameters of its own: a module is copied, a name is built anew."""
+        return resolve_score(deepcopy(score), **self.sizes)
 
     def forward(
         self,
@@ -54,8 +65,9 @@ class PosteriorNetwork(nn.Module):
         *,
         hidden: int = 256,
         embedding: int | None = None,
+        looks: int = 1,
     ) -> None:
-        """`embedding` is the size of h_y, by default that of the hidden layer."""
+        """`embedding` is the size of h_y, by default that of the hidden layer. With `looks`, u is one for each."""
         super().__init__()
         embedding = hidden if embedding is None else embedding
         self.embed = nn.Embedding(outputs, embedding)
@@ -63,21 +75,21 @@ class PosteriorNetwork(nn.Module):
         self.gate_query = nn.Linear(embedding, query_dim)
         self.from_memory = nn.Linear(memory_dim, hidden, bias=False)
         self.from_query = nn.Linear(query_dim, hidden)
-        self.to_score = nn.Linear(hidden, 1, bias=False)
+        self.to_score = nn.Linear(hidden, looks, bias=False)
 
     def forward(
         self,
         query: Float[Tensor, "*batch Dq"],
         memory: Float[Tensor, "*#batch T D"],
         target: Int[Tensor, "*batch"],
-    ) -> Float[Tensor, "*batch T"]:
-        """Scores of every member given the output."""
+    ) -> Float[Tensor, "*batch looks_T"]:
+        """Scores of every member given the output; with several looks, those of the first, then of the second."""
         check_targets(target.flatten(), self.embed.num_embeddings)
         h = self.embed(target)
         gated = memory * torch.relu(self.gate_memory(h)).unsqueeze(-2)
         from_query = self.from_query(query * torch.relu(self.gate_query(h))).unsqueeze(-2)
-        scores: Tensor = self.to_score(torch.tanh(self.from_memory(gated) + from_query)).squeeze(-1)
-        return scores
+        scores: Tensor = self.to_score(torch.tanh(self.from_memory(gated) + from_query))
+        return scores.transpose(-1, -2).flatten(-2)
 
 
 class LatentAttention(nn.Module):
@@ -89,6 +101,11 @@ class LatentAttention(nn.Module):
 
     `prior` says how the alignments of one example depend on each other: independent, jump, monotone or dense, or a
     `ChainPrior` of your own. Queries are then (B, S, query_dim).
+
+    `looks` says how often an output looks at the source; see docs/looks.md. With 2 or more, each look has a score of
+    its own and, unless `views` is "shared", sees the members through a linear map of its own, to `hidden` numbers. With
+    "dependent", there are two looks, and the second depends on what the first found. A `head` of your own sees views of
+    the size `memory_dim`.
 
     `inference=True` adds the network behind q. Objectives with `needs_inferred` need it; for others it would only add
     parameters without a gradient. `hidden` is the size of every hidden layer, that network's included.
@@ -104,6 +121,8 @@ class LatentAttention(nn.Module):
         score: str | nn.Module = "mlp",
         distribution: str = "categorical",
         prior: str | ChainPrior = "independent",
+        looks: int | str = 1,
+        views: str = "own",
         dropout: float = 0.0,
         inference: bool = False,
         head: nn.Module | None = None,
@@ -114,6 +133,31 @@ class LatentAttention(nn.Module):
         sizes: dict[str, Any] = {"hidden": hidden, "score": score, "distribution": distribution}
         self.prior = AlignmentScores(query_dim, memory_dim, **sizes)
         self.chain = None if prior == "independent" else as_chain_prior(prior, query_dim, memory_dim)
+        view_dim = hidden if head is None else memory_dim
+        self.looks = build_looks(
+            looks,
+            views,
+            query_dim=query_dim,
+            memory_dim=memory_dim,
+            member_dim=memory_dim,
+            view_dim=view_dim,
+            hidden=hidden,
+            make_score=lambda: self.prior.another_score(score),
+        )
+        self.check(distribution, inference=inference)
+        if head is None:
+            seen = memory_dim if self.looks is None else self.looks.seen_size(memory_dim)
+            head = MLPHead(query_dim, seen, outputs, hidden=hidden, dropout=dropout)
+        self.head = head
+        separate = self.looks is not None and self.looks.views is not None
+        self.inferred_looks = self.looks.looks if separate and self.looks is not None else 1
+        self.posterior = None
+        if inference:
+            sizes = {"hidden": hidden, "looks": self.inferred_looks}
+            self.posterior = PosteriorNetwork(query_dim, memory_dim, outputs, **sizes)
+
+    def check(self, distribution: str, *, inference: bool) -> None:
+        """Raise if the parts do not fit together."""
         if self.chain is not None and not self.prior.distribution.supports("enumerate"):
             raise ValueError(f"a chain of alignments needs a categorical distribution, got {distribution!r}")
         if self.chain is not None and self.chain.kind == "monotone" and inference:
@@ -121,9 +165,6 @@ class LatentAttention(nn.Module):
                 "the built-in q is independent, and a monotone prior needs a q that never goes back; pass "
                 "inference=False, and q to `observe`"
             )
-        if head is None:
-            head = MLPHead(query_dim, memory_dim, outputs, hidden=hidden, dropout=dropout)
-        self.head = head
         if inference and self.prior.distribution.extra_scores:
             raise ValueError(
                 f"the built-in posterior network has one score, {distribution} needs more; pass inference=False, "
@@ -134,9 +175,23 @@ class LatentAttention(nn.Module):
                 f"the built-in q has mass everywhere, so its divergence from {distribution} is infinite; pass "
                 "inference=False, and train with marginal"
             )
-        self.posterior = (
-            PosteriorNetwork(query_dim, memory_dim, outputs, hidden=hidden) if inference else None
-        )
+        if self.looks is not None:
+            self.check_looks(distribution, inference=inference)
+
+    def check_looks(self, distribution: str, *, inference: bool) -> None:
+        """Raise where several looks are not defined."""
+        if self.chain is not None:
+            raise ValueError(
+                'several looks need prior="independent": in a chain, a position depends on the position before, and '
+                "several looks have no single position"
+            )
+        if self.prior.distribution is not Categorical:
+            raise ValueError(f"several looks need a categorical distribution, got {distribution!r}")
+        if inference and isinstance(self.looks, DependentLooks):
+            raise ValueError(
+                "there is no posterior network for pairs of members; pass inference=False, and q, a LookPairs, to "
+                "`observe`"
+            )
 
     def forward(
         self,
@@ -152,7 +207,7 @@ class LatentAttention(nn.Module):
                 "masks are passed by name: key_padding_mask (B, T) and query_padding_mask (B, S) are True at padding"
             )
         query, memory, mask = self.prepare(query, memory, key_padding_mask, query_padding_mask)
-        prior = self.prior(query, memory, mask) if self.chain is None else self.chain_of(query, memory, mask)
+        prior = self.prior_of(query, memory, mask)
         if self.chain is not None and self.chain.null:
             memory = self.chain.append_null(memory.squeeze(1)).unsqueeze(1)
             mask = torch.cat([mask, mask.any(-1, keepdim=True)], -1)
@@ -160,10 +215,24 @@ class LatentAttention(nn.Module):
             prior,
             self.head,
             query,
-            memory,
+            memory if self.looks is None else self.looks.view(memory),
             infer=None if self.posterior is None else partial(self.infer, query, memory, mask),
             max_logits=self.max_logits,
         )
+
+    def prior_of(
+        self,
+        query: Float[Tensor, "*batch Dq"],
+        memory: Float[Tensor, "*#batch T D"],
+        mask: Bool[Tensor, "*batch T"],
+    ) -> AlignmentDistribution:
+        """p(z | x, x~)."""
+        if self.chain is not None:
+            return self.chain_of(query, memory, mask)
+        if self.looks is None:
+            return cast(AlignmentDistribution, self.prior(query, memory, mask))
+        found: Categorical = self.looks(self.prior.score(query, memory), query, memory, exists=mask)
+        return found
 
     def chain_of(
         self,
@@ -186,7 +255,10 @@ class LatentAttention(nn.Module):
         """q(z; x, x~, y) from the posterior network."""
         assert self.posterior is not None
         target = target.masked_fill(~mask.any(-1), 0)  # padding may hold any number
-        return self.prior.distribution.from_scores(self.posterior(query, memory, target), exists=mask)
+        looks = self.inferred_looks
+        mask = torch.cat([mask] * looks, -1)
+        q = self.prior.distribution.from_scores(self.posterior(query, memory, target), exists=mask)
+        return q if looks == 1 else LookMixture.of(cast(Categorical, q), looks=looks)
 
     def prepare(
         self, query: Tensor, memory: Tensor, key_padding: Tensor | None, query_padding: Tensor | None

@@ -49,6 +49,9 @@ class MLPHead(FactoredHead):
         hidden: Tensor = self.dropout(self.activation(query_part + memory_part))
         return hidden
 
+    def adds_members(self) -> bool:
+        return type(self).memory_part is MLPHead.memory_part and type(self.from_memory) is nn.Linear
+
     def hidden_by_row(self) -> bool:
         return type(self).hidden is MLPHead.hidden and type(self.activation) in BY_ROW
 
@@ -111,6 +114,9 @@ class ResidualHead(FactoredHead):
         # Without learned scale and shift, which W1 and W2 can express: rows may then be computed piece by piece.
         return F.layer_norm(query_part + memory_part, query_part.shape[-1:]).to(query_part.dtype)
 
+    def adds_members(self) -> bool:
+        return type(self).memory_part is ResidualHead.memory_part and type(self.from_memory) is nn.Linear
+
     def hidden_by_row(self) -> bool:
         return type(self).hidden is ResidualHead.hidden
 
@@ -132,3 +138,6 @@ class LinearHead(FactoredHead):
         self, query_part: Float[Tensor, "*n 1"], memory_part: Float[Tensor, "*n D"]
     ) -> Float[Tensor, "*n D"]:
         return memory_part
+
+    def adds_members(self) -> bool:
+        return type(self).memory_part is LinearHead.memory_part

@@ -48,6 +48,10 @@ def diagnose_model(
     if not sample.prior.supports("enumerate"):
         name = trained.config.objective.name
         raise InputError(f"{name} has no members to sum over, so there is nothing exact to compare with")
+    if sample.prior.members_per_alignment > 1:
+        raise InputError(
+            "diagnose compares alignments that select one member; this run has prior.looks = dependent"
+        )
     torch.manual_seed(trained.config.training.seed)
     groups = (observe(i, min(i + examples.group, count)) for i in range(0, count, examples.group))
     found: dict[str, Any] = {"run": str(trained.run.folder), "split": split}

@@ -41,10 +41,10 @@ def log_probabilities(latent: Latent, predictive: Predictive) -> dict[str, Tenso
     found = {
         "own": predictive.log_prob(latent),
         "soft": latent.soft(),
-        "entropy_prior": mean_entropy(latent.prior.mean),
+        "entropy_prior": mean_entropy(latent.prior.shown),
     }
     if latent.inferred is not None:
-        found["entropy_inferred"] = mean_entropy(latent.inferred.mean)
+        found["entropy_inferred"] = mean_entropy(latent.inferred.shown)
     if not latent.prior.per_query.supports("enumerate"):
         return found
     each = latent.prior.log_likelihoods(latent)
@@ -54,7 +54,7 @@ def log_probabilities(latent: Latent, predictive: Predictive) -> dict[str, Tenso
     found[f"kmax{KMAX}"] = top.log_expect_exp(each.gather(-1, top.index))
     weight = predicted.enumerate().log_prob + each
     posterior = (weight - found["exact"].unsqueeze(-1)).exp()
-    found["entropy_posterior"] = mean_entropy(posterior)
+    found["entropy_posterior"] = mean_entropy(predicted.over_members(posterior))
     # KL[posterior, prior] = E_posterior[log f] - log p(y); its mean over outputs y is the mutual information.
     information = (posterior * each.masked_fill(posterior == 0, 0.0)).sum(-1) - found["exact"]
     found["mutual_information"] = information.clamp_min(0.0)

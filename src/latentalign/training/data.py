@@ -92,7 +92,7 @@ class TrainingData(ABC, Generic[V, K]):
             latent = latent_of(part.batch)  # type: ignore[operator]
             bound += part.total(objective(latent).value)
             score += part.total(predictive.log_prob(latent))
-            entropy += part.total(mean_entropy(latent.prior.mean))
+            entropy += part.total(mean_entropy(latent.prior.shown))
         count = self.validation_queries
         found = {"bound": perplexity(bound, count), "ppl": perplexity(score, count)}
         return Validation(found["bound"], found["ppl"], {**found, "entropy": entropy / max(1, count)})

@@ -11,6 +11,7 @@ from latentalign.core.distributions.chain import Chain
 from latentalign.core.distributions.dirichlet import Dirichlet
 from latentalign.core.distributions.foreign import as_distribution
 from latentalign.core.distributions.logistic_normal import LogisticNormal
+from latentalign.core.distributions.looks import LookMixture, LookPairs
 from latentalign.core.distributions.sparse import Entmax, SparseCategorical, Sparsemax
 from latentalign.core.distributions.transitions import Dense, Jump, Monotone
 
@@ -24,6 +25,8 @@ __all__ = [
     "Entmax",
     "Jump",
     "LogisticNormal",
+    "LookMixture",
+    "LookPairs",
     "Monotone",
     "SparseCategorical",
     "Sparsemax",

@@ -49,6 +49,8 @@ class AlignmentDistribution(ABC):
     """Whether members that exist may have a probability of zero; `mask` is then the support."""
     dependent_queries: ClassVar[bool] = False
     """Whether the queries of an example depend on each other, as in a chain."""
+    members_per_alignment: ClassVar[int] = 1
+    """How many members an alignment selects; more than 1 if several looks depend on each other."""
 
     @classmethod
     @abstractmethod
@@ -79,6 +81,29 @@ class AlignmentDistribution(ABC):
     @abstractmethod
     def detach(self) -> AlignmentDistribution:
         """The same distribution without gradient."""
+
+    @property
+    def source_size(self) -> int:
+        """How many members the memory has that this distribution selects from: T, as the head sees them."""
+        return self.mask.shape[-1]
+
+    def point(self) -> Mixed:
+        """The single alignment z = E[z]: soft attention."""
+        return Mixed.point(self.mean, exists=self.mask)
+
+    def over_members(self, mass: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch T"]:
+        """The mass of every alignment, given to the positions of the source; with several looks, their mean."""
+        return mass
+
+    @property
+    def shown(self) -> Float[Tensor, "*batch T"]:
+        """E[z] over the positions of the source, for people: several looks are not told apart."""
+        return self.mean
+
+    @property
+    def by_look(self) -> Float[Tensor, "*batch looks T"]:
+        """E[z] over the positions of the source for every look."""
+        return self.shown.unsqueeze(-2)
 
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> AlignmentDistribution:
         """The same distribution on another device, or in another floating-point type (also as first argument)."""

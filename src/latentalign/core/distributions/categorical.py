@@ -105,10 +105,14 @@ class Categorical(AlignmentDistribution):
         """The same distribution without gradient."""
         return replace(self, log_probs=self.log_probs.detach(), check=False)
 
+    def one_hot(self, index: Tensor, log_weight: Tensor, log_prob: Tensor) -> OneHot:
+        """Some alignments with their weights."""
+        return OneHot(index, log_weight, log_prob, self.members_per_alignment)
+
     def enumerate(self) -> OneHot:
         """Every member with its probability."""
         index = torch.arange(self.log_probs.shape[-1], device=self.log_probs.device)
-        return OneHot(index.expand(self.log_probs.shape), self.log_probs, self.log_probs)
+        return self.one_hot(index.expand(self.log_probs.shape), self.log_probs, self.log_probs)
 
     def top(self, k: int) -> OneHot:
         """The k most probable members, renormalised."""
@@ -116,7 +120,7 @@ class Categorical(AlignmentDistribution):
         if k > self.log_probs.shape[-1]:
             raise ValueError(f"k must be at most T = {self.log_probs.shape[-1]}, got {k}")
         log_prob, index = self.log_probs.topk(k, dim=-1)
-        return OneHot(index, masked_log_softmax(log_prob, log_prob > NEG_INF), log_prob)
+        return self.one_hot(index, masked_log_softmax(log_prob, log_prob > NEG_INF), log_prob)
 
     def sample(self, n: int = 1) -> OneHot:
         """n independent draws of weight 1/n; member 0, without weight, for queries without members."""
@@ -132,7 +136,7 @@ class Categorical(AlignmentDistribution):
         """Given draws, as if they had been sampled: weight 1/n each, without gradient; no weight if impossible."""
         log_prob = self.log_probs.gather(-1, index)
         log_weight = torch.full_like(log_prob, -math.log(log_prob.shape[-1])).detach()
-        return OneHot(index, log_weight.masked_fill(log_prob == NEG_INF, NEG_INF), log_prob)
+        return self.one_hot(index, log_weight.masked_fill(log_prob == NEG_INF, NEG_INF), log_prob)
 
     def log_prob_of(self, index: Int[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
         """log p(z = index)."""

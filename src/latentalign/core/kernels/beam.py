@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latentalign.core.alignments import OneHot
+from latentalign.core.alignments import OneHot, digits
 from latentalign.core.heads import FactoredHead
 from latentalign.core.kernels.fused_softmax import aligned
 from latentalign.core.kernels.mixture import add_mixture
@@ -58,14 +58,21 @@ def certified_log_probs(
     weight, bias = head.output.weight, head.output.bias
 
     def add(out: Tensor, owner: Tensor, member: Tensor, log_weight: Tensor) -> None:
-        hidden = head.hidden(from_query[owner], parts[source[owner], member])
+        if everything.looks == 1:
+            found = parts[source[owner], member]
+        else:
+            rows = digits(member, parts.shape[1], everything.looks)
+            found = parts[source[owner].unsqueeze(-1), rows].sum(-2)
+        hidden = head.hidden(from_query[owner], found)
         rows = {"log_weight": log_weight, "owner": owner}
         add_mixture(out, hidden, weight, bias, max_logits=max_logits, **rows)
 
     found = beam_predictive(everything.log_weight, add, outputs=len(weight), beam=beam, tolerance=tolerance)
     lost = (beam.last & (found[:, beam.end] == NEG_INF)).nonzero().squeeze(-1)
     if len(lost):
-        some = OneHot(everything.index[lost], everything.log_weight[lost], everything.log_prob[lost])
+        some = OneHot(
+            everything.index[lost], everything.log_weight[lost], everything.log_prob[lost], everything.looks
+        )
         found[lost] = predictive_log_prob(
             head, query[lost], memory, some, source=source[lost], max_logits=max_logits
         )

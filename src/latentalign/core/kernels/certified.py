@@ -77,7 +77,8 @@ def certified_marginal(
         plan = plan_visits(ranking, tolerance, most=members if tail == "sample" else None, draws=draws)
     log_prob = latent.prior.log_prob_of(plan.index)
     weight = (log_prob - plan.log_proposal).masked_fill(~plan.chosen, NEG_INF)
-    value = screen.log_marginal(OneHot(plan.index, weight, log_prob))
+    looks = latent.prior.members_per_alignment
+    value = screen.log_marginal(OneHot(plan.index, weight, log_prob, looks))
     guess = unvisited_gradient(latent.prior, ranking, plan, value=value)
     return Certified(
         value,

@@ -14,12 +14,9 @@ from latentalign.core.heads import Emit
 from latentalign.core.kernels.borders import Borders
 from latentalign.core.kernels.fused_softmax import fused_average
 from latentalign.core.kernels.likelihood import MAX_LOGITS, target_log_prob
-from latentalign.core.kernels.pairs import HiddenParts, Pairs, is_factored
+from latentalign.core.kernels.pairs import MAX_HIDDEN, HiddenParts, Pairs, is_factored
 from latentalign.core.kernels.pieces import piecewise
 from latentalign.core.latent import Latent
-
-MAX_HIDDEN = 2**21
-"""Numbers of the hidden layer in memory at once when queries are averaged piece by piece."""
 
 
 class EmissionLatent(Latent):
@@ -39,9 +36,9 @@ class EmissionLatent(Latent):
     ) -> None:
         prior = as_distribution(prior, "prior")
         inferred = None if inferred is None else as_distribution(inferred, "inferred")
-        if prior.mask.shape[-1] != memory.shape[-2]:
+        if prior.source_size != memory.shape[-2]:
             raise ValueError(
-                f"the prior is over T = {prior.mask.shape[-1]} members, memory {tuple(memory.shape)} has "
+                f"the prior is over T = {prior.source_size} members, memory {tuple(memory.shape)} has "
                 f"T = {memory.shape[-2]}"
             )
         if query_exists is not None:  # a query that does not exist has no members

@@ -32,15 +32,28 @@ def target_log_prob(
     pairs = Pairs.of(query, alignments, target=target, query_exists=query_exists)
     row_target = pairs.targets(target)
     if is_factored(emit):
-        hidden = HiddenParts.of(emit, query, memory, alignments, pairs=pairs).rows()
         check_targets(row_target, emit.output.out_features)
-        output = emit.output
-        log_p = linear_log_prob(hidden, output.weight, output.bias, row_target, max_logits=max_logits)
+        parts = HiddenParts.of(emit, query, memory, alignments, pairs=pairs)
+        log_p = factored_log_prob(parts, row_target, max_logits=max_logits)
     else:
         contexts = context_rows(alignments, memory, pairs)
         queries = pairs.query_rows(query).index_select(0, pairs.owner)
         log_p = emit_rows(emit, queries, contexts, row_target, max_logits=max_logits)
     return pairs.spread_pairs(log_p, alignments.log_weight.shape)
+
+
+def factored_log_prob(parts: HiddenParts, target: Int[Tensor, "N"], *, max_logits: int) -> Float[Tensor, "N"]:
+    """log p(target) of every row of a factored head; several pieces are recomputed in the backward pass."""
+    output = parts.head.output
+
+    def evaluate(rows: slice) -> Tensor:
+        hidden = parts.rows(rows)
+        return linear_log_prob(hidden, output.weight, output.bias, target[rows], max_logits=max_logits)
+
+    pieces = parts.pieces()
+    if len(pieces) == 1:
+        return evaluate(pieces[0])
+    return torch.cat([checkpoint(evaluate, rows, use_reentrant=False) for rows in pieces])
 
 
 def emit_rows(

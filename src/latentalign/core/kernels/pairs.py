@@ -15,6 +15,8 @@ from latentalign.core.heads import FactoredHead
 from latentalign.core.kernels.borders import Borders
 from latentalign.core.numerics import NEG_INF, flat_rows
 
+MAX_HIDDEN = 2**21
+"""Numbers of the hidden layer in memory at once when it is computed piece by piece."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -142,8 +144,8 @@ class HiddenParts:
     from_query: Float[Tensor, "Q Hq"]
     query_place: Int[Tensor, "N"]
     from_memory: Float[Tensor, "M Hm"]
-    memory_place: Int[Tensor, "N"] | None
-    """None if every pair has a context of its own."""
+    memory_place: Int[Tensor, "N *looks"] | None
+    """None if every pair has a context of its own. With several looks, the parts of all of them are summed."""
 
     @classmethod
     def of(
@@ -158,14 +160,16 @@ class HiddenParts:
     ) -> HiddenParts:
         """The parts that the pairs need."""
         flat, place = alignments.flat_index(memory, source), None
-        if flat is None:
+        single = flat is not None and flat.dim() == query.dim()
+        if flat is None or not (single or head.adds_members()):
             contexts = alignments.contexts(memory, source).flatten(0, -2).index_select(0, pairs.slot)
         elif pairs.exists is not None:
-            place, rows = flat.flatten(), memory.flatten(0, -2)
-            count = torch.zeros(len(rows), device=rows.device).index_add(0, place, pairs.exists.float())
+            place, rows = flat.flatten(0, query.dim() - 1), memory.flatten(0, -2)
+            exists = pairs.exists.view(-1, *(1,) * (place.dim() - 1)).expand_as(place).flatten()
+            count = torch.zeros(len(rows), device=rows.device).index_add(0, place.flatten(), exists.float())
             contexts = rows.masked_fill((count == 0).unsqueeze(-1), 0.0)
         else:  # a row of memory that several pairs select is computed once
-            selected = flat.flatten()[pairs.slot]
+            selected = flat.flatten(0, query.dim() - 1)[pairs.slot]
             used = torch.zeros(memory.shape[:-1].numel(), dtype=torch.bool, device=memory.device)
             used[selected] = True
             contexts = memory.flatten(0, -2).index_select(0, used.nonzero().squeeze(-1))
@@ -177,13 +181,25 @@ class HiddenParts:
         """Whether rows can be computed and freed piece by piece."""
         return self.memory_place is not None and self.head.hidden_by_row()
 
-    def rows(self, rows: slice = slice(None)) -> Float[Tensor, "n H"]:
+    def rows(self, rows: slice | Tensor = slice(None)) -> Float[Tensor, "n H"]:
         """The hidden layer of some pairs."""
-        place = self.memory_place
-        return self.head.hidden(
-            self.from_query.index_select(0, self.query_place[rows]),
-            self.from_memory[rows] if place is None else self.from_memory.index_select(0, place[rows]),
-        )
+        from_query = self.from_query.index_select(0, self.query_place[rows])
+        if self.memory_place is None:
+            return self.head.hidden(from_query, self.from_memory[rows])
+        place = self.memory_place[rows]
+        first, *others = [place] if place.dim() == 1 else place.unbind(-1)
+        from_memory = self.from_memory.index_select(0, first)
+        for other in others:
+            from_memory = from_memory + self.from_memory.index_select(0, other)
+        return self.head.hidden(from_query, from_memory)
+
+    def pieces(self) -> list[slice]:
+        """Consecutive rows whose hidden layer has at most `MAX_HIDDEN` numbers, if pairs of members make them many."""
+        count, size = len(self.query_place), MAX_HIDDEN // self.head.output.in_features
+        several_looks = self.memory_place is not None and self.memory_place.dim() == 2
+        if not (several_looks and self.by_row() and count > size >= 1):
+            return [slice(0, count)]
+        return [slice(start, start + size) for start in range(0, count, size)]
 
 
 def context_rows(
@@ -191,7 +207,7 @@ def context_rows(
 ) -> Float[Tensor, "N D"]:
     """X z for every pair."""
     flat = alignments.flat_index(memory, source)
-    if flat is not None:
+    if flat is not None and flat.dim() == alignments.log_weight.dim():
         rows = memory.flatten(0, -2).index_select(0, flat.flatten()[pairs.slot])
         return rows if pairs.exists is None else rows.masked_fill(~pairs.exists.unsqueeze(-1), 0.0)
     return alignments.contexts(memory, source).flatten(0, -2).index_select(0, pairs.slot)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from jaxtyping import Float, Int
@@ -44,17 +44,23 @@ def predictive_log_prob(
         return average_in_log_space(
             emit, rows, alignments, pairs=pairs, outputs=outputs, max_logits=max_logits
         )
-    hidden = HiddenParts.of(emit, query, memory, alignments, pairs=pairs, source=source).rows()
-    if hidden.is_meta:
-        log_p = meta_log_probs(hidden, emit.output.weight, emit.output.bias)
+    parts = HiddenParts.of(emit, query, memory, alignments, pairs=pairs, source=source)
+    if parts.from_memory.is_meta:
+        log_p = meta_log_probs(parts.rows(), emit.output.weight, emit.output.bias)
         return log_p.view(*alignments.log_weight.shape, -1).logsumexp(-2)
-    outputs = emit.output.out_features
+    sizes = {"outputs": emit.output.out_features, "max_logits": max_logits}
+    pieces = parts.pieces()
+    hidden = parts.rows() if len(pieces) == 1 else None
     if not torch.is_grad_enabled() and len(pairs.slot) and pairs.exists is None:
-        found = average_probabilities(emit, hidden, alignments, pairs=pairs, max_logits=max_logits)
+        each = ((rows, parts.rows(rows) if hidden is None else hidden) for rows in pieces)
+        found = average_probabilities(emit, each, alignments, pairs=pairs, max_logits=max_logits)
         if found is not None:
             return found
+    if hidden is not None:
+        return average_in_log_space(emit.output, (hidden,), alignments, pairs=pairs, **sizes)
+    every_row = torch.arange(len(pairs.slot), device=pairs.slot.device)
     return average_in_log_space(
-        emit.output, (hidden,), alignments, pairs=pairs, outputs=outputs, max_logits=max_logits
+        lambda rows: emit.output(parts.rows(rows)), (every_row,), alignments, pairs=pairs, **sizes
     )
 
 
@@ -127,19 +133,35 @@ def average_whole_queries(
 
 
 def average_probabilities(
-    head: FactoredHead, hidden: Float[Tensor, "N H"], alignments: Alignments, *, pairs: Pairs, max_logits: int
+    head: FactoredHead,
+    pieces: Iterable[tuple[slice, Tensor]],
+    alignments: Alignments,
+    *,
+    pairs: Pairs,
+    max_logits: int,
 ) -> Float[Tensor, "*batch V"] | None:
-    """The same in probability space, without gradient, for decoding; None if that would underflow."""
+    """The same in probability space, without gradient, for decoding; None if that would underflow.
+
+    `pieces` are consecutive rows of pairs with their hidden layer.
+    """
     batch = alignments.log_weight.shape[:-1]
     used, owner = pairs.used, pairs.owner
     log_weight = alignments.log_weight.flatten()[pairs.slot]
     weight, bias = head.output.weight, head.output.bias
-    found = aligned(len(used), at_least_float32(hidden[:0]), head.output.out_features)
-    if len(used) == len(owner):  # one alignment per query: nothing to sum
-        single_log_prob(found, hidden, weight, bias, log_weight=log_weight)
+    single = len(used) == len(owner)  # one alignment per query: nothing to sum
+    found: Tensor | None = None
+    for rows, hidden in pieces:
+        if found is None:
+            found = aligned(len(used), at_least_float32(hidden[:0]), head.output.out_features)
+            found = found if single else found.zero_()
+        if single:
+            single_log_prob(found[rows], hidden, weight, bias, log_weight=log_weight[rows])
+        else:
+            mixture = {"log_weight": log_weight[rows], "owner": owner[rows]}
+            add_mixture(found, hidden, weight, bias, max_logits=max_logits, **mixture)
+    assert found is not None
+    if single:
         return scatter_rows(found, used, batch)
-    mixture = {"log_weight": log_weight, "owner": owner}
-    add_mixture(found.zero_(), hidden, weight, bias, max_logits=max_logits, **mixture)
     return None if found.log_().amin() == NEG_INF else scatter_rows(found, used, batch)
 
 

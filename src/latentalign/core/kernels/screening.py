@@ -19,6 +19,9 @@ from latentalign.core.kernels.pairs import HiddenParts, Pairs
 from latentalign.core.latent import Latent
 from latentalign.core.numerics import NEG_INF, at_least_float32
 
+MAX_SCREENED = 2**25
+"""Most numbers in the hidden layer of all pairs of members for which the screened bound is computed."""
+
 
 @runtime_checkable
 class Screen(Protocol):
@@ -35,9 +38,14 @@ class Screen(Protocol):
 
 
 def screen_of(latent: Latent, shortlist: int) -> Screen:
-    """The screened bound if the head is factored, else f <= 1."""
+    """The screened bound if the head is factored, else f <= 1.
+
+    The screened bound keeps the hidden layer of everything. If that is too much for all pairs of members, f <= 1.
+    """
     if isinstance(latent, EmissionLatent) and latent.factored is not None and latent.target.numel():
-        return HeadScreen(latent, shortlist)
+        rows = int(latent.prior.mask.sum()) if latent.prior.members_per_alignment > 1 else 0
+        if rows * latent.factored.output.in_features <= MAX_SCREENED:
+            return HeadScreen(latent, shortlist)
     return PlainScreen(latent)
 
 
@@ -51,9 +59,10 @@ class PlainScreen:
         return torch.zeros(())
 
     def log_likelihood(self, index: Tensor, exists: Tensor) -> Tensor:
-        dtype = self.latent.prior.mean.dtype
+        prior = self.latent.prior
+        dtype, looks = prior.mean.dtype, prior.members_per_alignment
         weight = torch.zeros(index.shape, dtype=dtype, device=index.device).masked_fill(~exists, NEG_INF)
-        return self.latent.log_likelihood(OneHot(index, weight, weight))
+        return self.latent.log_likelihood(OneHot(index, weight, weight, looks))
 
     def log_marginal(self, alignments: OneHot) -> Tensor:
         return self.latent.log_marginal(alignments)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from latentalign.core.alignments import Mixed
 from latentalign.core.checks import check_targets
 from latentalign.core.kernels.emission import EmissionLatent
 from latentalign.core.kernels.fused_softmax import linear_log_prob
@@ -21,7 +20,7 @@ def mean_output_log_prob(latent: Latent) -> Float[Tensor, "*batch"]:
     """
     if not isinstance(latent, EmissionLatent) or latent.factored is None or latent.query is None:
         raise ValueError("label smoothing needs a head that ends in a linear layer (FactoredHead)")
-    output, mean = latent.factored.output, Mixed.point(latent.prior.mean, exists=latent.prior.mask)
+    output, mean = latent.factored.output, latent.prior.point()
     pairs = Pairs.of(latent.query, mean, target=latent.target, query_exists=latent.query_exists)
     hidden = HiddenParts.of(latent.factored, latent.query, latent.memory, mean, pairs=pairs).rows()
     target = pairs.targets(latent.target)

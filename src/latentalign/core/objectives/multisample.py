@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -85,7 +85,7 @@ class RWS(Objective):
         possible = drawn.present & (moving > NEG_INF)
         moving = moving.masked_fill(~possible, 0.0)
         fixed = (log_prior - drawn.log_prob).masked_fill(~possible, NEG_INF).detach() + drawn.log_weight
-        weighted = OneHot(drawn.index, fixed + moving - moving.detach(), drawn.log_prob).merged()
+        weighted = replace(drawn, log_weight=fixed + moving - moving.detach()).merged()
         bound = latent.log_marginal(weighted)
         nothing = drawn.present.any(-1) & ~possible.any(-1)  # the prior has no mass on any draw
         return Estimate(bound.masked_fill(nothing, NEG_INF), bound, {"distinct": weighted.present.sum(-1)})

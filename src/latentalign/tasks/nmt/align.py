@@ -52,16 +52,17 @@ class BatchAlignments:
         is the last of the T members.
         """
         if using == "prior":
-            return self.latent.prior.mean
+            return self.latent.prior.shown
         if using == "inferred":
             if self.latent.inferred is None:
                 raise InputError("this run has no inference network; align with --using prior or posterior")
-            return self.latent.inferred.mean
+            return self.latent.inferred.shown
         if using == "posterior":
-            return self.posterior.mean
-        mode = self.best_path[0] if isinstance(self.posterior, Chain) else self.posterior.mode
-        on_path = torch.zeros_like(self.posterior.mask).scatter(-1, mode.unsqueeze(-1), True)
-        return self.posterior.mean.masked_fill(~on_path, 0.0)
+            return self.posterior.shown
+        shown = self.posterior.shown
+        mode = self.best_path[0] if isinstance(self.posterior, Chain) else shown.argmax(-1)
+        on_path = torch.zeros_like(shown, dtype=torch.bool).scatter(-1, mode.unsqueeze(-1), True)
+        return shown.masked_fill(~on_path, 0.0)
 
 
 def available_alignments(trained: TrainedTranslator) -> list[str]:

@@ -187,9 +187,14 @@ class ModelConfig(Section):
             dropout=self.dropout,
         )
 
-    def build_head(self, target: nn.Embedding) -> MLPHead | ResidualHead:
-        """The head. A transformer's output layer is the target embedding."""
-        sizes = (self.query_dim, self.member_dim, target.num_embeddings)
+    @property
+    def head_dim(self) -> int:
+        """Hidden units of the head."""
+        return self.embedding if self.backbone == "transformer" else self.head_size
+
+    def build_head(self, target: nn.Embedding, member_dim: int) -> MLPHead | ResidualHead:
+        """The head, which sees members of this size. A transformer's output layer is the target embedding."""
+        sizes = (self.query_dim, member_dim, target.num_embeddings)
         if self.backbone == "lstm":
             return MLPHead(*sizes, hidden=self.head_size, dropout=self.dropout)
         head = ResidualHead(

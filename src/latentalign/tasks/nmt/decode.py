@@ -46,6 +46,12 @@ class ProjectedHead(FactoredHead):
     ) -> Float[Tensor, "*n H"]:
         return self.inner.hidden(query_part, memory_part)
 
+    def adds_members(self) -> bool:
+        return self.inner.adds_members()
+
+    def hidden_by_row(self) -> bool:
+        return self.inner.hidden_by_row()
+
 
 @dataclass(eq=False)
 class NextWord(LatentChoice):

@@ -60,17 +60,19 @@ def sentence_scores(trained: TrainedTranslator, split_name: str) -> dict[str, An
     corpus = open_split(trained, split_name)
     tokens = [0.0] * len(corpus)
     scores: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(corpus))
-    by_k = np.zeros(max(len(corpus.source(i)) for i in range(len(corpus))))
+    by_k = np.zeros(max(len(corpus.source(i)) for i in range(len(corpus))))  # several looks need more
     torch.manual_seed(trained.config.training.seed)
     for batch in evaluation_batches(corpus):
         latent = trained.model.latent(batch.to(trained.device))
-        values = {"ppl_soft": latent.soft(), "entropy_prior": mean_entropy(latent.prior.mean)}
+        values = {"ppl_soft": latent.soft(), "entropy_prior": mean_entropy(latent.prior.shown)}
         if trained.model.distribution.supports("enumerate"):
             curve = kmax_curve(latent)
             values |= {f"ppl_kmax{k}": curve[..., min(k, curve.shape[-1]) - 1] for k in (1, KMAX)}
             values["ppl_exact"] = curve[..., -1]
             summed = curve.cpu().double().sum((0, 1)).numpy()
-            by_k += np.pad(summed, (0, len(by_k) - len(summed)), mode="edge")
+            longest = max(len(by_k), len(summed))
+            by_k, summed = (np.pad(x, (0, longest - len(x)), mode="edge") for x in (by_k, summed))
+            by_k = by_k + summed
         own = {"exact": "ppl_exact", "soft": "ppl_soft"}.get(trained.objective.predict)
         values["ppl"] = values[own] if own else parse_predict(trained.objective.predict).log_prob(latent)
         for i, count in zip(batch.index.tolist(), batch.target_mask.sum(-1).tolist(), strict=True):

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from latentalign.config import Section
-from latentalign.core.distributions import AlignmentDistribution, Chain
+from latentalign.core.distributions import AlignmentDistribution, Categorical, Chain, LookMixture
 from latentalign.core.scores import BilinearScore
 from latentalign.links.sets import LinkProbabilities
 from latentalign.nn.recurrent import LSTMStack
@@ -43,7 +43,8 @@ class InferenceConfig(Section):
 class InferenceNetwork(nn.Module):
     """Two bidirectional LSTMs, over the source and over y_1..end, and bilinear scores: h_j' U x_i.
 
-    If the prior has NULL, NULL has a score of its own. With `config.chain`, q is such a chain as well.
+    If the prior has NULL, NULL has a score of its own. With `config.chain`, q is such a chain as well. If the prior has
+    several looks with views of their own, q has scores for each look.
     """
 
     def __init__(
@@ -66,6 +67,9 @@ class InferenceNetwork(nn.Module):
         for name in extra_scores:
             setattr(self, name, BilinearScore(2 * config.size, 2 * config.size))
         prior = prior or PriorConfig()
+        self.null, self.looks = prior.null, prior.inferred_looks
+        further = [BilinearScore(2 * config.size, 2 * config.size) for _ in range(self.looks - 1)]
+        self.look_scores = nn.ModuleList(further)
         self.chain = prior.build(2 * config.size, 2 * config.size, emits=False) if config.chain else None
         if config.chain and self.chain is None:
             raise ValueError(
@@ -93,10 +97,17 @@ class InferenceNetwork(nn.Module):
         if self.chain is not None:
             chain: Chain = self.chain(scores[0], mask, h, x)
             return chain
+        if self.look_scores:
+            scores[0] = torch.cat([scores[0], *[score(h, x.unsqueeze(1)) for score in self.look_scores]], -1)
+            mask = mask.repeat(1, 1, self.looks)
         if self.null_score is not None:
             scores[0] = torch.cat([scores[0], self.null_score(h)], -1)
             mask = torch.cat([mask, target_mask.unsqueeze(2)], -1)
-        return distribution.from_scores(*scores, exists=mask)
+        q = distribution.from_scores(*scores, exists=mask)
+        if not self.look_scores:
+            return q
+        assert isinstance(q, Categorical)
+        return LookMixture.of(q, looks=self.looks, null=self.null)
 
 
 def external_scores(

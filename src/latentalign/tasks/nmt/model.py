@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from latentalign.core.choice import LatentChoice
-from latentalign.core.distributions import DISTRIBUTIONS, AlignmentDistribution
+from latentalign.core.distributions import DISTRIBUTIONS, AlignmentDistribution, Categorical, LookMixture
 from latentalign.core.kernels.emission import EmissionLatent
 from latentalign.nn.dropout import Dropout
 from latentalign.nn.null_member import NullMember
@@ -49,11 +49,20 @@ class TranslationModel(nn.Module):
         self.decoder = config.build_decoder()
         for name in self.distribution.extra_scores:
             setattr(self, name, config.build_score())
-        self.head = config.build_head(self.target_embedding)
+        self.looks = prior.build_looks(
+            query_dim=config.query_dim,
+            memory_dim=config.memory_dim,
+            member_dim=config.member_dim,
+            view_dim=config.head_dim,
+            hidden=config.head_dim,
+            make_score=config.build_score,
+        )
+        seen_dim = config.member_dim if self.looks is None else self.looks.seen_size(config.member_dim)
+        self.head = config.build_head(self.target_embedding, seen_dim)
         sizes = (config.query_dim, config.memory_dim)
         self.chain = prior.build(*sizes, member_dim=config.member_dim)
         has_null = prior.null and self.chain is None
-        self.null = NullMember(config.query_dim, config.member_dim) if has_null else None
+        self.null = NullMember(config.query_dim, seen_dim) if has_null else None
         self.inference = self.build_inference(inference, prior)
         config.initialise(self)
 
@@ -79,15 +88,16 @@ class TranslationModel(nn.Module):
     @property
     def mean_is_context(self) -> bool:
         """Whether the decoder's context is the mean of the members under the prior."""
-        plain = self.config.emission == "state" and self.chain is None and self.null is None
-        return plain and self.distribution.mean_is_softmax
+        single = self.chain is None and self.null is None and self.looks is None
+        return single and self.config.emission == "state" and self.distribution.mean_is_softmax
 
     def encode(
         self, source: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"]
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B M Dm"]]:
         """The encoder's states, which the decoder attends to, and the members x_1..x_M, which the head sees.
 
-        NULL, if there is one, is the last member and has no state.
+        With several looks, there is a member for each look and position. NULL, if there is one, is the last member and
+        has no state.
         """
         words = self.dropout(self.source_embedding(source))
         states: Tensor = self.encoder(words, mask)
@@ -95,6 +105,8 @@ class TranslationModel(nn.Module):
         if self.config.emission != "state":
             words = words.to(states.dtype) * self.config.word_scale
             members = words if self.config.emission == "word" else torch.cat([words, states], -1)
+        if self.looks is not None:
+            members = self.looks.view(members)
         if self.chain is not None:
             return states, self.chain.append_null(members)
         return states, members if self.null is None else self.null.append_to(members)
@@ -108,11 +120,23 @@ class TranslationModel(nn.Module):
         mask: Bool[Tensor, "*batch T"],
     ) -> AlignmentDistribution:
         """p(z | x, x~) of single queries from the decoder's scores; with NULL, over one member more."""
+        if self.looks is not None:
+            return self.add_null(self.looks(scores, query, memory, exists=mask), query)
         if self.null is not None:
             scores, mask = self.null.extend(scores, mask, query)
             return self.distribution.from_scores(scores, exists=mask)
         more = [getattr(self, name)(query, memory) for name in self.distribution.extra_scores]
         return self.distribution.from_scores(scores, *more, exists=mask)
+
+    def add_null(self, prior: Categorical, query: Float[Tensor, "*batch Dq"]) -> Categorical:
+        """The prior of several looks with NULL as one more member, if the model has NULL."""
+        if self.null is None:
+            return prior
+        scores, mask = self.null.extend(prior.log_probs, prior.mask, query)
+        found = Categorical.from_scores(scores, exists=mask)
+        return (
+            LookMixture.of(found, looks=prior.looks, null=True) if isinstance(prior, LookMixture) else found
+        )
 
     def forward(self, batch: Batch) -> LatentChoice:
         """The latent choices of all target positions: queries and scores first, all emissions after them."""

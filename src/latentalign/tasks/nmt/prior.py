@@ -6,11 +6,11 @@ from typing import Literal, cast
 
 from pydantic import Field, model_validator
 
-from latentalign.config import Section
 from latentalign.nn.chain_prior import ChainKind, ChainPrior
+from latentalign.tasks.looks import LooksConfig
 
 OPTIONS = {
-    "independent": ("null",),
+    "independent": ("null", "looks", "views"),
     "jump": ("null", "widest_jump", "by_query"),
     "monotone": ("null", "max_step"),
     "dense": ("null", "hidden"),
@@ -22,8 +22,9 @@ SPARSE = ("entmax", "sparsemax")
 """Kinds whose alignments are independent, and whose distribution has the same name."""
 
 
-class PriorConfig(Section):
-    """How the alignments of one sentence depend on each other, and whether some are impossible."""
+class PriorConfig(LooksConfig):
+    """How the alignments of one sentence depend on each other, whether some are impossible, and how often a word looks
+    at the source."""
 
     kind: Literal["independent", "jump", "monotone", "dense", "entmax", "sparsemax"] = "independent"
     """`independent`: not at all, as in the paper. `jump`: the next position depends on the distance to the one
@@ -39,6 +40,18 @@ class PriorConfig(Section):
     """`monotone`: advance at most this many source positions at a time. Without it there is no limit."""
     hidden: int = Field(64, ge=1)
     """`dense`: hidden units of the score of a move."""
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> PriorConfig:
+        """Refuse several looks where they are not defined."""
+        if self.several and self.kind in ("jump", "monotone", "dense"):
+            raise ValueError(
+                f'prior.looks = {self.looks!r} needs prior.kind = "independent": in a chain such as "{self.kind}", a '
+                "position depends on the position before, and several looks have no single position"
+            )
+        if self.looks == "dependent" and self.null:
+            raise ValueError("prior.null is not defined for dependent looks, which always see two positions")
+        return self
 
     @model_validator(mode="after")
     def _check_options(self) -> PriorConfig:

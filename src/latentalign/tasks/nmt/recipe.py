@@ -71,6 +71,12 @@ class NMTConfig(TaskRecipe):
     def _check_chain(self) -> NMTConfig:
         """Refuse a prior whose alignments depend on each other where the objective or q cannot use it."""
         kind, objective = self.prior.kind, self.objective.prototype
+        self.prior.check_objective(self.objective.name, objective)
+        if self.prior.several and objective.needs_inferred and self.inference.kind != "network":
+            raise ValueError(
+                f'inference.kind = "{self.inference.kind}" says which position a word comes from, but not which look '
+                'found it; set inference.kind = "network" or prior.looks = 1'
+            )
         if self.inference.chain and not self.prior.chained:
             raise ValueError(
                 'inference.chain needs a prior that is a chain; set prior.kind = "jump" or another'

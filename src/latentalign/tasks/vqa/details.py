@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from latentalign.core.numerics import masked_log_softmax
 from latentalign.core.predictives import exact_posterior, parse_predict
 from latentalign.tasks.vqa.accuracy import paper_accuracy, single_answers
 from latentalign.tasks.vqa.data import Batch, Corpus, most_frequent
 from latentalign.tasks.vqa.evaluate import answer_corpus, observed_batches
 from latentalign.tasks.vqa.recipe import TrainedAnswerer, open_split
+from latentalign.training.data import mean_entropy
 
 
 @torch.no_grad()
@@ -22,7 +25,7 @@ def details(trained: TrainedAnswerer, split: str, *, questions: int) -> dict[str
     predicted = answer_corpus(trained, corpus, predictive)
     sums = {name: np.zeros(len(corpus.examples)) for name in ("nll", "entropy_prior")}
     for part, latent in observed_batches(trained, corpus):
-        values = {"nll": predictive.log_prob(latent), "entropy_prior": latent.prior.entropy}
+        values = {"nll": predictive.log_prob(latent), "entropy_prior": mean_entropy(latent.prior.shown)}
         for name, value in values.items():
             np.add.at(sums[name], part.batch.index.numpy(), (value.cpu().double() * part.weight).numpy())
     pictures = [e.question.image_id for e in corpus.examples]
@@ -83,9 +86,13 @@ def describe_regions(trained: TrainedAnswerer, batch: Batch) -> list[dict[str, A
     """For every question its regions, their probabilities given its answer, and what would be said of each."""
     latent = trained.model.latent(batch.to(trained.device))
     says = likeliest_answers(trained, batch)
-    means = {"prior": latent.prior.mean, "posterior": exact_posterior(latent).mean}
+    distributions = {"prior": latent.prior, "posterior": exact_posterior(latent)}
     if latent.inferred is not None:
-        means["inferred"] = latent.inferred.mean
+        distributions["inferred"] = latent.inferred
+    means = {name: distribution.shown for name, distribution in distributions.items()}
+    for name, distribution in distributions.items():
+        each = distribution.by_look.unbind(1)
+        means |= {f"{name}, look {h}": mean for h, mean in enumerate(each, 1) if len(each) > 1}
     found = []
     for row, present in enumerate(batch.region_mask):
         found.append(
@@ -102,20 +109,21 @@ def describe_regions(trained: TrainedAnswerer, batch: Batch) -> list[dict[str, A
 def likeliest_answers(
     trained: TrainedAnswerer, batch: Batch, *, top: int = 3
 ) -> list[list[list[tuple[str, float]]]]:
-    """For every question and region the likeliest answers if the model looked there: f(x, z) of each z."""
-    model = trained.model
-    here = batch.to(trained.device)
-    query, memory = model.ask(here.question, here.question_mask), model.look(here.regions)
-    found = []
-    for row in range(len(memory)):
-        queries = query[row].expand(memory.shape[1], -1)
-        likeliest = (
-            model.head(queries, memory[row]).softmax(-1).topk(min(top, len(trained.vocabulary.answers)))
-        )
-        found.append(
-            [
-                [(trained.vocabulary.answers[a], round(p, 3)) for a, p in zip(answers, shares, strict=True)]
-                for answers, shares in zip(likeliest.indices.tolist(), likeliest.values.tolist(), strict=True)
-            ]
-        )
+    """For every question and region the likeliest answers if the model looked there.
+
+    With several looks, those of all alignments that look there, in proportion to their prior.
+    """
+    names = trained.vocabulary.answers
+    choice = trained.model(batch.to(trained.device))
+    everything, regions = choice.prior.enumerate(), batch.region_mask.shape[1]
+    seen = everything.selected(choice.memory.shape[-2]) % regions
+    found: list[list[list[tuple[str, float]]]] = [[] for _ in range(len(seen))]
+    for region in range(regions):
+        there = (seen == region).any(-1) & everything.present
+        given = replace(everything, log_weight=masked_log_softmax(everything.log_weight, there))
+        likeliest = choice.average(given).exp().topk(min(top, len(names)))
+        for row, (answers, shares) in enumerate(
+            zip(likeliest.indices.tolist(), likeliest.values.tolist(), strict=True)
+        ):
+            found[row].append([(names[a], round(p, 3)) for a, p in zip(answers, shares, strict=True)])
     return found

@@ -92,9 +92,9 @@ def find_hits(part: AnsweredBatch, latent: Latent, corpus: Corpus) -> dict[str, 
     rows = [r for r, i in enumerate(index) if is_top[r] and corpus.examples[i].annotation.regions]
     if not rows:
         return {}
-    means = {"prior": latent.prior.mean, "posterior": exact_posterior(latent).mean}
+    means = {"prior": latent.prior.shown, "posterior": exact_posterior(latent).shown}
     if latent.inferred is not None:
-        means["inferred"] = latent.inferred.mean
+        means["inferred"] = latent.inferred.shown
     found: dict[str, list[bool]] = {}
     for name, mean in means.items():
         chosen = mean.argmax(-1).cpu()

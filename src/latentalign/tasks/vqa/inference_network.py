@@ -26,7 +26,9 @@ class InferenceConfig(Section):
 class InferenceNetwork(nn.Module):
     """q(z_i = 1) proportional to exp(u' tanh(U1 (x_i * relu(V1 h_y)) + U2 (x~ * relu(V2 h_y))))."""
 
-    def __init__(self, config: InferenceConfig, *, region_dim: int, question_dim: int, answers: int) -> None:
+    def __init__(
+        self, config: InferenceConfig, *, region_dim: int, question_dim: int, answers: int, looks: int = 1
+    ) -> None:
         super().__init__()
         assert config.size is not None
         self.answer = nn.Embedding(answers, config.answer_embedding)
@@ -34,17 +36,17 @@ class InferenceNetwork(nn.Module):
         self.to_question = nn.Linear(config.answer_embedding, question_dim, bias=False)
         self.from_region = nn.Linear(region_dim, config.size, bias=False)
         self.from_question = nn.Linear(question_dim, config.size, bias=False)
-        self.to_score = nn.Linear(config.size, 1, bias=False)
+        self.to_score = nn.Linear(config.size, looks, bias=False)
 
     def forward(
         self,
         regions: Float[Tensor, "B T D"],
         question: Float[Tensor, "B H"],
         target: Int[Tensor, "B"],
-    ) -> Float[Tensor, "B T"]:
-        """Scores of every region."""
+    ) -> Float[Tensor, "B looks_T"]:
+        """Scores of every region; with several looks, those of the first, then those of the second, and so on."""
         h = self.answer(target)
         seen = self.from_region(regions * torch.relu(self.to_region(h)).unsqueeze(1))
         asked = self.from_question(question * torch.relu(self.to_question(h))).unsqueeze(1)
-        scores: Tensor = self.to_score(torch.tanh(seen + asked)).squeeze(-1)
+        scores: Tensor = self.to_score(torch.tanh(seen + asked)).transpose(1, 2).flatten(1)
         return scores

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from latentalign.config import DataPath, Section
 from latentalign.core.choice import LatentChoice
-from latentalign.core.distributions import DISTRIBUTIONS, AlignmentDistribution
+from latentalign.core.distributions import DISTRIBUTIONS, AlignmentDistribution, Categorical, LookMixture
 from latentalign.core.kernels.emission import EmissionLatent
 from latentalign.core.kernels.likelihood import MAX_LOGITS
 from latentalign.core.registry import SCORES
@@ -20,6 +20,7 @@ from latentalign.core.scores import Score, resolve_score
 from latentalign.nn.dropout import Dropout
 from latentalign.nn.heads import MLPHead, ProductHead
 from latentalign.nn.recurrent import LSTMStack
+from latentalign.tasks.looks import LooksConfig
 from latentalign.tasks.vqa.data import Batch
 from latentalign.tasks.vqa.inference_network import InferenceConfig, InferenceNetwork
 
@@ -80,10 +81,12 @@ class AnswerModel(nn.Module):
         answers: int,
         region_dim: int,
         distribution: str = "categorical",
+        prior: LooksConfig | None = None,
         inference: InferenceConfig | None = None,
     ) -> None:
         super().__init__()
         self.config, self.region_dim = config, region_dim
+        prior = prior or LooksConfig()
         self.distribution = DISTRIBUTIONS[distribution]
         if self.distribution.extra_scores:
             raise ValueError(f"this model has one score for every region; {distribution} needs more")
@@ -95,9 +98,17 @@ class AnswerModel(nn.Module):
             self.region = nn.Linear(region_dim, config.region_size)
             region_dim = config.region_size
         self.score = config.build_score(region_dim)
+        self.looks = prior.build_looks(
+            query_dim=config.question_size,
+            memory_dim=region_dim,
+            member_dim=region_dim,
+            view_dim=config.head_size,
+            hidden=config.attention_size,
+            make_score=lambda: config.build_score(region_dim),
+        )
         self.head = HEADS[config.head](
             config.question_size,
-            region_dim,
+            region_dim if self.looks is None else self.looks.seen_size(region_dim),
             answers,
             hidden=config.head_size,
             dropout=config.dropout,
@@ -106,6 +117,7 @@ class AnswerModel(nn.Module):
         sizes = {"region_dim": region_dim, "question_dim": config.question_size, "answers": answers}
         self.inference = None
         if inference is not None:
+            sizes["looks"] = self.inferred_looks = prior.inferred_looks
             self.inference = InferenceNetwork(inference.like_prior(config.attention_size), **sizes)
 
     def ask(self, question: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"]) -> Float[Tensor, "B H"]:
@@ -128,11 +140,15 @@ class AnswerModel(nn.Module):
         """The latent region of every question."""
         query, memory = self.ask(batch.question, batch.question_mask), self.look(batch.regions)
         mask = batch.region_mask
+        scores = self.score(query, memory)
+        members, prior = memory, self.distribution.from_scores(scores, exists=mask)
+        if self.looks is not None:
+            members, prior = self.looks.view(memory), self.looks(scores, query, memory, exists=mask)
         return LatentChoice(
-            self.distribution.from_scores(self.score(query, memory), exists=mask),
+            prior,
             self.head,
             query,
-            memory,
+            members,
             infer=None if self.inference is None else partial(self.infer, memory, query, mask),
             max_logits=self.config.max_logits,
         )
@@ -146,7 +162,12 @@ class AnswerModel(nn.Module):
     ) -> AlignmentDistribution:
         """q(z; x, x~, y) from the inference network."""
         assert self.inference is not None
-        return self.distribution.from_scores(self.inference(memory, query, target), exists=mask)
+        mask = mask.repeat(1, self.inferred_looks)
+        q = self.distribution.from_scores(self.inference(memory, query, target), exists=mask)
+        if self.inferred_looks == 1:
+            return q
+        assert isinstance(q, Categorical)
+        return LookMixture.of(q, looks=self.inferred_looks)
 
     def latent(self, batch: Batch) -> EmissionLatent:
         """The latent regions with the batch's answers observed."""

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from latentalign.tasks.base import Trained, choose_split
+from latentalign.tasks.looks import LooksConfig
 from latentalign.tasks.vqa.data import Corpus, DataConfig, SplitConfig, read_split
 from latentalign.tasks.vqa.inference_network import InferenceConfig
 from latentalign.tasks.vqa.model import AnswerModel, ModelConfig
@@ -32,9 +33,16 @@ class VQAConfig(TaskRecipe):
     data: DataConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelConfig = ModelConfig()
+    prior: LooksConfig = LooksConfig()
     inference: InferenceConfig = InferenceConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     training: AnsweringTraining = AnsweringTraining()
+
+    @model_validator(mode="after")
+    def _check_looks(self) -> VQAConfig:
+        """Refuse several looks where the objective cannot use them."""
+        self.prior.check_objective(self.objective.name, self.objective.prototype)
+        return self
 
     @model_validator(mode="after")
     def _size_inference_network(self) -> VQAConfig:

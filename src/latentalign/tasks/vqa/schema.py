@@ -31,7 +31,8 @@ class Look(Document):
     boxes: list[Box]
     """The regions of the picture."""
     looks: dict[str, list[float]]
-    """For each region its probability, under `prior`, `posterior` and, if there is one, `inferred`."""
+    """For each region its probability, under `prior`, `posterior` and, if there is one, `inferred`. With several
+    looks, also those of each look, such as `prior, look 1`."""
     says: list[list[tuple[str, float]]]
     """For each region, the most probable answers and their probabilities if the model looked there."""
 

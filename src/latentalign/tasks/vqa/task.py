@@ -71,6 +71,7 @@ class AnsweringTask(Task[VQAConfig, Vocabulary, AnswerModel]):
             answers=len(vocabulary.answers),
             region_dim=vocabulary.region_dim,
             distribution=objective.distribution,
+            prior=config.prior,
             inference=config.inference if objective.needs_inferred else None,
         )
 
