@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from latentalign.config import DataPath, Section
+from latentalign.errors import InputError
+from latentalign.links.formats import read_predicted
+from latentalign.links.sets import LinkProbabilities
 from latentalign.tasks.splits import TextSplit
 
 
@@ -29,3 +33,11 @@ class DataConfig(Section):
     """Largest number of tokens on either side of a training pair. Longer pairs are dropped."""
     max_dropped: float = Field(0.1, ge=0, le=1)
     """Largest share of training pairs that may be dropped. If more are dropped, training stops with an error."""
+
+
+def read_split_links(path: Path, split: SplitConfig, lines: int) -> list[LinkProbabilities]:
+    """The word links of every line of a split, from a file."""
+    links = read_predicted(path).weights
+    if len(links) != lines:
+        raise InputError(f"{path} has {len(links)} lines, {split} has {lines}")
+    return links
