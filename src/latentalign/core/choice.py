@@ -48,11 +48,11 @@ class LatentChoice:
         target: Int[Tensor, "*batch"],
         inferred: AlignmentDistribution | None = None,
         *,
-        side_evidence: Float[Tensor, "*batch T"] | None = None,
+        side_evidence: Float[Tensor, "..."] | None = None,
     ) -> EmissionLatent:
         """The choices with their outputs observed, for an objective; q is `inferred`, or what `infer` gives.
 
-        `side_evidence` is log p(e | z = i, y) of every member, at most 0: what else is known about z.
+        `side_evidence` (*batch, T) is log p(e | z = i, y) of every member, at most 0: what else is known about z.
         """
         if target.shape != self.query.shape[:-1]:
             raise ValueError(

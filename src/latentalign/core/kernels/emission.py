@@ -37,10 +37,10 @@ class EmissionLatent(Latent):
         target: Int[Tensor, "*batch"],
         inferred: AlignmentDistribution | None = None,
         query_exists: Bool[Tensor, "*batch"] | None = None,
-        side_evidence: Float[Tensor, "*batch T"] | None = None,
+        side_evidence: Float[Tensor, "..."] | None = None,
         max_logits: int = MAX_LOGITS,
     ) -> None:
-        """`side_evidence` is log p(e | z = i, y) of every member: what else is known about z. It is at most 0.
+        """`side_evidence` (*batch, T) is log p(e | z = i, y), at most 0, of every member: what else is known about z.
 
         The output is then the pair (y, e): log f includes log p(e | z, y) in every average, bound and posterior.
         """
@@ -90,7 +90,9 @@ class EmissionLatent(Latent):
         if alignments.log_weight.shape[-1] > self.fused_width:
             return super().log_marginal(alignments)
         if self.side_evidence is not None:  # weights of w p(e | z) in place of w give log E[f p(e | z)]
-            log_weight = alignments.log_weight + self.side_log_prob(alignments).to(alignments.log_weight.dtype)
+            log_weight = alignments.log_weight + self.side_log_prob(alignments).to(
+                alignments.log_weight.dtype
+            )
             alignments = replace(cast(Any, alignments), log_weight=log_weight)
         return self.fuse(alignments, marginal=True)
 

@@ -36,9 +36,10 @@ class Screen(Protocol):
 
 def screen_of(latent: Latent, shortlist: int) -> Screen:
     """The screened bound if the head is factored and alone decides, else f <= 1."""
-    if isinstance(latent, EmissionLatent) and latent.factored is not None and latent.target.numel():
-        if latent.side_evidence is None:
-            return HeadScreen(latent, shortlist)
+    if not isinstance(latent, EmissionLatent) or latent.side_evidence is not None:
+        return PlainScreen(latent)
+    if latent.factored is not None and latent.target.numel():
+        return HeadScreen(latent, shortlist)
     return PlainScreen(latent)
 
 

@@ -28,6 +28,8 @@ from latentalign.tasks.nmt.lexicon import Lexicon, plain_words, read_lexicon
 from latentalign.tasks.nmt.splits import SplitConfig, read_split_links
 from latentalign.tasks.nmt.tokenizer import Tokenizer
 
+DEFAULT_WEIGHT = 3.0
+
 
 class EvidenceConfig(Section):
     """What is known about the alignments of the training text. Validation and evaluation never use it."""
@@ -36,7 +38,7 @@ class EvidenceConfig(Section):
     """File of translations: source, tab, target, and optionally a tab and a weight. Both may have several words."""
     links: DataPath | None = None
     """Word links of the training text in Pharaoh format, `i-j` or `i-j:probability`, one line per pair."""
-    weight: float = Field(3.0, ge=0, allow_inf_nan=False)
+    weight: float = Field(DEFAULT_WEIGHT, ge=0, allow_inf_nan=False)
     """How much is known, in nats: an alignment that contradicts the evidence is exp(-weight) times as probable. 0
     changes nothing."""
 
@@ -81,6 +83,12 @@ def log_evidence(
     return found
 
 
+def attach_evidence(batch: Batch, pairs: Sequence[KnownPair], *, weight: float, null: bool) -> Batch:
+    """A batch with what is known about its pairs."""
+    shape = (*batch.target.shape, batch.source.shape[1] + null)
+    return dataclasses.replace(batch, evidence=log_evidence(pairs, weight=weight, shape=shape, null=null))
+
+
 def match_pieces(
     links: LinkProbabilities, source: Sequence[int], target: Sequence[int]
 ) -> Float[Tensor, "S T"]:
@@ -112,10 +120,8 @@ class TrainingEvidence:
 
     def attach(self, batch: Batch) -> Batch:
         """The same batch with its evidence."""
-        shape = (*batch.target.shape, batch.source.shape[1] + self.null)
         pairs = [self.pairs[i] for i in batch.index.tolist()]
-        found = log_evidence(pairs, weight=self.config.weight, shape=shape, null=self.null)
-        return dataclasses.replace(batch, evidence=found)
+        return attach_evidence(batch, pairs, weight=self.config.weight, null=self.null)
 
     def card(self) -> dict[str, Any]:
         """How much is known about the training text."""
