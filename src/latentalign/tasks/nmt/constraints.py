@@ -65,7 +65,7 @@ def satisfied_by(constraints: Sequence[Constraint], words: Sequence[str]) -> lis
 
     def assign(constraint: int, seen: set[int]) -> bool:
         """Find words for a constraint; others may move to other words (augmenting paths)."""
-        for span in options[constraint]:
+        for span in sorted(options[constraint], key=lambda span: span[0] in taken):  # free words first
             if span[0] in seen:
                 continue
             seen.add(span[0])
