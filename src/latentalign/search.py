@@ -4,10 +4,11 @@ A step's state is a dict of tensors with hypotheses first. The step itself keeps
 memory, masks); the state then holds an int64 tensor `sentence` that indexes it, so the search moves only what differs
 between hypotheses. If the state holds `log_prob`, the search updates three entries before every step: `log_prob`, the
 log-probability of each hypothesis so far; `places`, how many continuations its sentence will keep; and `last`, whether
-the hypothesis has to end.
+the hypothesis has to end. A step may leave two more entries: `bonus` (n, V), which is added to the log-probabilities in
+the order of the beam and in the score, and `bonus_limit` (n), the largest sum of bonuses that a continuation can reach.
 
 On a CPU, only live hypotheses are computed. On other devices, `static_search.py` computes all places of all beams,
-because the number of live ones would have to be read at every step.
+because the number of live ones would have to be read at every step. It knows no bonuses.
 """
 
 import math
@@ -70,6 +71,7 @@ class _Live:
     place: Int[Tensor, " n"]
     history: Int[Tensor, "n t"]  # bos first
     log_prob: Float[Tensor, " n"]
+    bonus: Float[Tensor, " n"]  # sum so far
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ class _Picks:
     parent: Int[Tensor, "a beam"]
     token: Int[Tensor, "a beam"]
     log_prob: Float[Tensor, "a beam"]
+    bonus: Float[Tensor, "a beam"]
     valid: Bool[Tensor, "a beam"]
 
 
@@ -90,7 +93,7 @@ class BeamSearch:
     search of a sentence ends when no place is free, or when its best live hypothesis could not enter the n best even
     if it reached the length limit at no further cost. The limit is max_length_ratio * |x| + max_length_extra and at
     most max_length, eos included; there eos is forced, with the step's own probability. `eos_norm` lowers log p(eos)
-    by eos_norm * |x| / |y| in the order of the beam and in the score, not in `log_prob`.
+    by eos_norm * |x| / |y| in the order of the beam and in the score, not in `log_prob`. So do bonuses of the step.
     Length penalty: Wu et al. 2016, equation 14. Ties go to the lower token, then to the better parent.
     """
 
@@ -123,13 +126,14 @@ class BeamSearch:
         eos: int,
         pad: int,
         check: Callable[[], None] | None = None,
+        bonuses: bool = False,
     ) -> list[list[Hypothesis]]:
         """The best outputs of each sentence, best first, from a state with one row per sentence.
 
         A sentence has fewer than `nbest` outputs only if fewer exist. `check` is called before every step; it ends the
-        search by raising.
+        search by raising. `bonuses` says that the step may leave bonuses.
         """
-        if prefers_static_shapes(source_lengths.device):
+        if prefers_static_shapes(source_lengths.device) and not bonuses:
             from latentalign.static_search import static_search  # it needs this module
 
             lengths = {"source_lengths": source_lengths}
@@ -142,12 +146,14 @@ class BeamSearch:
                 check()
             state = self._tell(state, sentences, live)
             log_probs, state = step(live.history[:, -1], state)
-            candidates = self._candidates(log_probs, sentences, live, eos=eos, excluded=excluded)
-            picks, diverged = self._pick(log_probs, candidates, sentences, live=live)
+            bonus, limit = state.pop("bonus", None), state.get("bonus_limit")
+            ranked = log_probs if bonus is None else log_probs + bonus
+            candidates = self._candidates(ranked, sentences, live, eos=eos, excluded=excluded)
+            picks, diverged = self._pick(log_probs, candidates, sentences, live=live, bonus=bonus)
             if diverged:
                 raise self._diverged(live.history.shape[1])
             sentences = self._collect(picks, sentences, live, eos=eos, found=found)
-            sentences, live, parent = self._advance(picks, sentences, live, eos=eos)
+            sentences, live, parent = self._advance(picks, sentences, live, eos=eos, limit=limit)
             state = {name: value.index_select(0, parent) for name, value in state.items()}
         return [hypotheses[: self.nbest] for hypotheses in found]
 
@@ -191,7 +197,7 @@ class BeamSearch:
             to_beat=torch.full_like(log_prob, NEVER),
         )
         return sentences, _Live(
-            number, torch.zeros_like(number), torch.full_like(number, bos)[:, None], log_prob
+            number, torch.zeros_like(number), torch.full_like(number, bos)[:, None], log_prob, log_prob
         )
 
     def _candidates(
@@ -224,10 +230,13 @@ class BeamSearch:
         sentences: _Sentences,
         *,
         live: _Live,
+        bonus: Float[Tensor, "n V"] | None,
     ) -> tuple[_Picks, Bool[Tensor, ""]]:
         """The best continuations of each sentence among the candidates of its hypotheses, and whether one is NaN."""
         value, token = candidates
-        value = value + live.log_prob[:, None]  # in double precision, whatever the step computes in
+        value = (
+            value + (live.log_prob + live.bonus)[:, None]
+        )  # in double precision, whatever the step computes in
         k, a = value.shape[1], len(sentences.number)
         values = value.new_full((a, self.beam, k), NEVER)
         tokens, rows = token.new_zeros(values.shape), token.new_zeros(a, self.beam)
@@ -240,7 +249,8 @@ class BeamSearch:
         value, token, parent = values.gather(1, order), tokens.gather(1, order), rows.gather(1, order // k)
         valid = (torch.arange(self.beam, device=value.device) < sentences.width[:, None]) & (value > NEVER)
         log_prob = live.log_prob[parent] + log_probs[parent, token]
-        return _Picks(parent, token, log_prob, valid), value.isnan().any()
+        added = live.bonus[parent] if bonus is None else live.bonus[parent] + bonus[parent, token]
+        return _Picks(parent, token, log_prob, added, valid), value.isnan().any()
 
     def _collect(
         self, picks: _Picks, sentences: _Sentences, live: _Live, *, eos: int, found: list[list[Hypothesis]]
@@ -256,7 +266,7 @@ class BeamSearch:
         position, column = ended.nonzero(as_tuple=True)
         log_prob = picks.log_prob[position, column]
         eos_loss = sentences.source_length[position].to(log_prob.dtype) * (self.eos_norm / length)
-        score = (log_prob - eos_loss) / self._penalty(length)
+        score = (log_prob + picks.bonus[position, column] - eos_loss) / self._penalty(length)
         histories = live.history[picks.parent[position, column], 1:].tolist()
         numbers = sentences.number[position].tolist()
         for number, tokens, p, s in zip(numbers, histories, log_prob.tolist(), score.tolist(), strict=True):
@@ -276,23 +286,36 @@ class BeamSearch:
             hypotheses = found[int(sentences.number[live.sentence[row]])]
             if not any(h.finished for h in hypotheses):
                 tokens, log_prob = live.history[row, 1:].tolist(), float(live.log_prob[row])
-                score = log_prob / self._penalty(len(tokens))
+                score = (log_prob + float(live.bonus[row])) / self._penalty(len(tokens))
                 hypotheses.append(Hypothesis(tuple(tokens), log_prob, score, finished=False))
                 hypotheses.sort(key=BY_SCORE, reverse=True)
 
     def _advance(
-        self, picks: _Picks, sentences: _Sentences, live: _Live, *, eos: int
+        self,
+        picks: _Picks,
+        sentences: _Sentences,
+        live: _Live,
+        *,
+        eos: int,
+        limit: Float[Tensor, " n"] | None,
     ) -> tuple[_Sentences, _Live, Int[Tensor, " m"]]:
         """Sentences and hypotheses that are searched further, and the row of each hypothesis' parent."""
         alive = picks.valid & (picks.token != eos)
         # Log-probabilities only fall and the penalty only grows, so no descendant scores above this bound.
-        bound = picks.log_prob.masked_fill(~alive, NEVER).amax(dim=1) / sentences.limit_penalty
+        best = picks.log_prob if limit is None else picks.log_prob + limit[picks.parent]
+        best = best.masked_fill(~alive, NEVER).amax(dim=1)
+        bound = best / sentences.limit_penalty
+        if (
+            limit is not None
+        ):  # with bonuses, the sum may be positive, and is worth most while the output is short
+            bound = torch.where(best > 0, best / self._penalty(live.history.shape[1] + 1), bound)
         can_win = bound > sentences.to_beat
         position, place = (alive & can_win[:, None]).nonzero(as_tuple=True)
         parent = picks.parent[position, place]
         history = torch.cat([live.history[parent], picks.token[position, place, None]], dim=1)
         renumbered = can_win.cumsum(dim=0) - 1
-        following = _Live(renumbered[position], place, history, picks.log_prob[position, place])
+        at = (position, place)
+        following = _Live(renumbered[position], place, history, picks.log_prob[at], picks.bonus[at])
         remaining = _Sentences(**{name: value[can_win] for name, value in vars(sentences).items()})
         return remaining, following, parent
 

@@ -99,7 +99,7 @@ def static_search(
     sentence, place = row // beam, row % beam
     history = one.history.index_select(0, sentence)
     log_prob = one.log_prob.index_select(0, sentence).masked_fill(place > 0, NEVER)
-    live = _Live(sentence, place, history, log_prob)
+    live = _Live(sentence, place, history, log_prob, torch.zeros_like(log_prob))
     found = _Found.empty(sentences, beam, max(limits, default=0))
     state = {name: value.index_select(0, sentence) for name, value in state.items()}
     for length in range(1, max(limits, default=0) + 1):
@@ -109,7 +109,7 @@ def static_search(
         log_probs, state = step(live.history[:, -1], state)
         value, token = search._candidates(log_probs, sentences, live, eos=eos, excluded=excluded)
         value = value.masked_fill((live.log_prob == NEVER).unsqueeze(-1), NEVER)
-        picks, diverged = search._pick(log_probs, (value, token), sentences, live=live)
+        picks, diverged = search._pick(log_probs, (value, token), sentences, live=live, bonus=None)
         sentences = collect(search, picks, sentences, live, eos=eos, found=found)
         live, parent = advance(picks, sentences, live, eos=eos)
         # All hypotheses of a sentence read the same source, so `sentence` stays as it is.
@@ -155,4 +155,4 @@ def advance(
     parent = picks.parent.flatten()
     history = torch.cat([live.history.index_select(0, parent), picks.token.view(-1, 1)], dim=1)
     log_prob = picks.log_prob.masked_fill(~alive, NEVER).flatten()
-    return _Live(live.sentence, live.place, history, log_prob), parent
+    return _Live(live.sentence, live.place, history, log_prob, live.bonus), parent

@@ -66,6 +66,13 @@ def command(
             "grow-diag, grow-diag-final, grow-diag-final-and [aligner: mean; with --reverse: the last]",
         ),
     ] = None,
+    lexicon: Annotated[
+        Path | None,
+        typer.Option(help="translation run: known translations as evidence (source, tab, target)"),
+    ] = None,
+    lexicon_weight: Annotated[
+        float | None, typer.Option(help="how much the lexicon is worth, in nats  [default: 3]")
+    ] = None,
     nbest: Annotated[int, typer.Option(min=0, help="aligner, json: add this many paths per direction")] = 0,
     phrases: Annotated[
         int, typer.Option(min=0, help="aligner, json: add phrase pairs of up to this many words")
@@ -90,7 +97,12 @@ def command(
     options: dict[str, Any] = {"using": using, "at_least": at_least, "symmetrize": method}
     options |= {} if threshold is None else {"threshold": parse_threshold(threshold)}
     options |= {name: count for name, count in (("nbest", nbest), ("phrases", phrases)) if count}
+    options |= {} if lexicon is None else {"lexicon": lexicon, "lexicon_weight": lexicon_weight}
+    if lexicon is None and lexicon_weight is not None:
+        raise InputError("--lexicon-weight has no effect without --lexicon")
     if run is None:
+        if lexicon is not None:
+            raise InputError("--lexicon belongs to a translation run; pass its directory")
         if back is not None:
             raise InputError("--reverse belongs to a translation run; an aligner learns both directions")
         task, trained = train_on_text(

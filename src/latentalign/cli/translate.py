@@ -17,9 +17,11 @@ from latentalign.cli.common import (
     OverwriteOption,
     PredictOption,
     RunArgument,
+    inform,
     warn,
     write_lines,
 )
+from latentalign.errors import InputError
 from latentalign.progress import Bars
 
 NAME = "translate"
@@ -47,6 +49,13 @@ def command(
             help="html, xml or placeholders: translate the text and move the markup along the word links"
         ),
     ] = None,
+    lexicon: Annotated[
+        Path | None,
+        typer.Option(help="translations to use: source, tab, target, and optionally a tab and a weight"),
+    ] = None,
+    lexicon_weight: Annotated[
+        float | None, typer.Option(help="strength of the lexicon in nats; 0 only counts  [default: 10]")
+    ] = None,
     overwrite: OverwriteOption = False,
     batch_tokens: Annotated[int, typer.Option(help="padded source tokens of a batch")] = 1024,
     device: DeviceOption = "cpu",
@@ -61,10 +70,13 @@ def command(
     for path in (output, alignments):
         if path is not None:
             require_free(path, overwrite=overwrite)
+    if lexicon is None and lexicon_weight is not None:
+        raise InputError("--lexicon-weight has no effect without --lexicon")
     task, trained = load_run(run, device=device, double=double, ability="translate")
     lines = list(read_lines(source) if source else read_stdin())
-    options = {"predict": predict, "beam": beam, "length_penalty": length_penalty}
-    options |= {"nbest": nbest, "batch_tokens": batch_tokens}
+    options: dict[str, Any] = {"predict": predict, "beam": beam, "length_penalty": length_penalty}
+    options |= {"nbest": nbest, "batch_tokens": batch_tokens, "lexicon": lexicon}
+    options |= {} if lexicon_weight is None else {"lexicon_weight": lexicon_weight}
     if markup is None:
         job = task.translate(trained, lines, **options)
     else:
@@ -77,6 +89,8 @@ def command(
     if alignments is not None:
         records = job.alignment_records(found)
         write_lines((json.dumps(record, ensure_ascii=False) for record in records), alignments)
+    for text in job.lexicon_summary(found):
+        inform(text)
     if job.cut_lines:
         warn(
             f"{job.cut_lines} of {len(lines)} lines were longer than {job.settings.max_source} tokens and were cut"

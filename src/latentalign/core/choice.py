@@ -44,9 +44,16 @@ class LatentChoice:
         self.prior = as_distribution(self.prior, "prior")
 
     def observe(
-        self, target: Int[Tensor, "*batch"], inferred: AlignmentDistribution | None = None
+        self,
+        target: Int[Tensor, "*batch"],
+        inferred: AlignmentDistribution | None = None,
+        *,
+        side_evidence: Float[Tensor, "..."] | None = None,
     ) -> EmissionLatent:
-        """The choices with their outputs observed, for an objective; q is `inferred`, or what `infer` gives."""
+        """The choices with their outputs observed, for an objective; q is `inferred`, or what `infer` gives.
+
+        `side_evidence` (*batch, T) is log p(e | z = i, y) of every member, at most 0: what else is known about z.
+        """
         if target.shape != self.query.shape[:-1]:
             raise ValueError(
                 f"target must have one output for every query, {tuple(self.query.shape[:-1])}, "
@@ -64,6 +71,7 @@ class LatentChoice:
             target=target,
             inferred=inferred,
             query_exists=self.query_exists,
+            side_evidence=side_evidence,
             max_logits=self.max_logits,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -32,8 +33,13 @@ class EmissionLatent(Latent):
         target: Int[Tensor, "*batch"],
         inferred: AlignmentDistribution | None = None,
         query_exists: Bool[Tensor, "*batch"] | None = None,
+        side_evidence: Float[Tensor, "..."] | None = None,
         max_logits: int = MAX_LOGITS,
     ) -> None:
+        """`side_evidence` (*batch, T) is log p(e | z = i, y), at most 0, of every member: what else is known about z.
+
+        The output is then the pair (y, e): log f includes log p(e | z, y) in every average, bound and posterior.
+        """
         prior = as_distribution(prior, "prior")
         inferred = None if inferred is None else as_distribution(inferred, "inferred")
         if prior.source_size != memory.shape[-2]:
@@ -41,13 +47,18 @@ class EmissionLatent(Latent):
                 f"the prior is over T = {prior.source_size} members, memory {tuple(memory.shape)} has "
                 f"T = {memory.shape[-2]}"
             )
+        if side_evidence is not None and side_evidence.shape != prior.mask.shape:
+            raise ValueError(
+                f"side_evidence must have one number for every member, {tuple(prior.mask.shape)}, "
+                f"got {tuple(side_evidence.shape)}"
+            )
         if query_exists is not None:  # a query that does not exist has no members
             prior = prior.where(query_exists)
             inferred = None if inferred is None else inferred.where(query_exists)
         # Without super().__init__: storing a bound method as a field would create a cycle that keeps the tensors.
         self.prior, self.inferred, self.query = prior, inferred, query
         self.emit, self.memory, self.target = emit, memory, target
-        self.query_exists, self.max_logits = query_exists, max_logits
+        self.query_exists, self.max_logits, self.side_evidence = query_exists, max_logits, side_evidence
         # Averages over more alignments are not fused: the head is not factored, or a query's logits do not fit.
         self.factored = emit if is_factored(emit) and not query.is_meta else None
         self.fused_width = max_logits // self.factored.output.out_features if self.factored else 0
@@ -55,7 +66,7 @@ class EmissionLatent(Latent):
     def log_likelihood(self, alignments: Alignments) -> Float[Tensor, "*batch K"]:
         """log p(y | x, x~, z_k) for any weighted set of alignments."""
         assert self.query is not None
-        return target_log_prob(
+        log_f = target_log_prob(
             self.emit,
             self.query,
             self.memory,
@@ -64,16 +75,30 @@ class EmissionLatent(Latent):
             query_exists=self.query_exists,
             max_logits=self.max_logits,
         )
+        return log_f if self.side_evidence is None else log_f + self.side_log_prob(alignments).to(log_f.dtype)
+
+    def side_log_prob(self, alignments: Alignments) -> Float[Tensor, "*batch K"]:
+        """log p(e | z_k, y); 0 for absent alignments. Of a mixture of members, the mean of theirs."""
+        assert self.side_evidence is not None
+        return alignments.select(self.side_evidence).masked_fill(~alignments.present, 0.0)
 
     def log_marginal(self, alignments: Alignments) -> Float[Tensor, "*batch"]:
         if alignments.log_weight.shape[-1] > self.fused_width:
             return super().log_marginal(alignments)
+        if self.side_evidence is not None:  # weights of w p(e | z) in place of w give log E[f p(e | z)]
+            log_weight = alignments.log_weight + self.side_log_prob(alignments).to(
+                alignments.log_weight.dtype
+            )
+            alignments = replace(cast(Any, alignments), log_weight=log_weight)
         return self.fuse(alignments, marginal=True)
 
     def mean_log_likelihood(self, alignments: Alignments) -> Float[Tensor, "*batch"]:
         if alignments.log_weight.shape[-1] > self.fused_width:
             return super().mean_log_likelihood(alignments)
-        return self.fuse(alignments, marginal=False)
+        value = self.fuse(alignments, marginal=False)
+        if self.side_evidence is None:
+            return value
+        return value + alignments.expect(self.side_log_prob(alignments)).to(value.dtype)
 
     def fuse(self, alignments: Alignments, *, marginal: bool) -> Float[Tensor, "*batch"]:
         """log E[f] (`marginal`) or E[log f] of a factored head, in one pass over the logits."""

@@ -38,11 +38,13 @@ class Screen(Protocol):
 
 
 def screen_of(latent: Latent, shortlist: int) -> Screen:
-    """The screened bound if the head is factored, else f <= 1.
+    """The screened bound if the head is factored and alone decides, else f <= 1.
 
     The screened bound keeps the hidden layer of everything. If that is too much for all pairs of members, f <= 1.
     """
-    if isinstance(latent, EmissionLatent) and latent.factored is not None and latent.target.numel():
+    if not isinstance(latent, EmissionLatent) or latent.side_evidence is not None:
+        return PlainScreen(latent)
+    if latent.factored is not None and latent.target.numel():
         rows = int(latent.prior.mask.sum()) if latent.prior.members_per_alignment > 1 else 0
         if rows * latent.factored.output.in_features <= MAX_SCREENED:
             return HeadScreen(latent, shortlist)

@@ -210,6 +210,8 @@ class AlignmentTask(Task[AlignmentConfig, WordLists, AlignerModel]):
 
         if reverse is not None:
             raise InputError("--reverse does not apply: an aligner has both directions already")
+        if "lexicon" in options:
+            raise InputError("--lexicon does not apply to an aligner; align with a translation run")
         return AlignedStream(trained.model.aligner, pairs, self.link_options(**options))
 
     def link_options(

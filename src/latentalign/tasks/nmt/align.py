@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from latentalign.core.predictives import exact_posterior
 from latentalign.errors import InputError
 from latentalign.links.words import WordAlignment, word_links
 from latentalign.tasks.nmt.decode import group_by_size, pair_batch
+from latentalign.tasks.nmt.evidence import KnownPair, attach_evidence
 from latentalign.tasks.nmt.recipe import TrainedTranslator
 from latentalign.tasks.nmt.tokenizer import Encoded
 from latentalign.tasks.nmt.training_data import EVALUATION_TOKENS
@@ -101,9 +103,17 @@ def encode_pairs(trained: TrainedTranslator, sources: Sequence[str], targets: Se
 
 @torch.no_grad()
 def align_pairs(
-    trained: TrainedTranslator, pairs: Sequence[Pair], using: Sequence[str]
+    trained: TrainedTranslator,
+    pairs: Sequence[Pair],
+    using: Sequence[str],
+    *,
+    known: Sequence[KnownPair] | None = None,
+    weight: float = 0.0,
 ) -> Iterator[tuple[int, dict[str, WordAlignment]]]:
-    """(position, alignments by name) of every pair, ordered by size; blank sides give empty matrices."""
+    """(position, alignments by name) of every pair, ordered by size; blank sides give empty matrices.
+
+    What is `known` about the pairs counts in the posterior, as evidence of some weight.
+    """
     blank = [i for i, p in enumerate(pairs) if not (p.source.ids and p.target.ids)]
     for i in blank:
         shape = (len(pairs[i].target.ids), len(pairs[i].source.ids))
@@ -113,6 +123,8 @@ def align_pairs(
     for group in group_by_size(sizes, skip=set(blank), limit=EVALUATION_TOKENS):
         chosen = [pairs[i] for i in group]
         batch = pair_batch([p.source.ids for p in chosen], [p.target.ids for p in chosen])
+        if known is not None:
+            batch = attach_evidence(batch, [known[i] for i in group], weight=weight, null=null)
         alignments = BatchAlignments(trained.model.latent(batch.to(trained.device)))
         found = {name: alignments.matrix(name).cpu().double().numpy() for name in using}
         for row, (i, pair) in enumerate(zip(group, chosen, strict=True)):
@@ -136,9 +148,11 @@ def columns_to_words(pair: Pair, columns: np.ndarray) -> WordAlignment:
     return word_links(columns, [*pair.source.words, *[-1] * null], pair.target.words)
 
 
-def align_in_order(trained: TrainedTranslator, pairs: Sequence[Pair], using: str) -> list[WordAlignment]:
-    """The alignment of every pair, in the order of the pairs."""
+def align_in_order(
+    trained: TrainedTranslator, pairs: Sequence[Pair], using: str, **evidence: Any
+) -> list[WordAlignment]:
+    """The alignment of every pair, in the order of the pairs. The evidence is that of `align_pairs`."""
     found: dict[int, WordAlignment] = {}
-    for i, by_name in align_pairs(trained, pairs, [using]):
+    for i, by_name in align_pairs(trained, pairs, [using], **evidence):
         found[i] = by_name[using]
     return [found[i] for i in range(len(pairs))]

@@ -249,6 +249,8 @@ class Batch:
     """Positions in the corpus; none in a batch that only keeps a process busy."""
     external: Float[Tensor, "B S T"] | None = None
     """log q of another aligner, where the recipe has one."""
+    evidence: Float[Tensor, "B S M"] | None = None
+    """log p(e | z, y) of what is known about alignments, for every member; at most 0. Only training has it."""
     queries: int = -1
     """Number of target tokens, </s> included; counted unless it is passed."""
     examples: int = field(init=False)

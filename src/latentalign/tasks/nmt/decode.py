@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -23,7 +24,9 @@ from latentalign.core.kernels.mixture import single_log_prob
 from latentalign.core.numerics import NEG_INF, at_least_float32, in_float64
 from latentalign.core.predictives import Predictive
 from latentalign.search import BeamSearch, Hypothesis, State
+from latentalign.tasks.nmt.constraints import Constraint
 from latentalign.tasks.nmt.data import Batch
+from latentalign.tasks.nmt.guidance import LexiconGuide
 from latentalign.tasks.nmt.model import TranslationModel
 from latentalign.tasks.nmt.tokenizer import BOS, EOS, PAD
 
@@ -74,7 +77,14 @@ class DecodeStep:
     """One step of every live hypothesis; what belongs to a sentence is stored once."""
 
     def __init__(
-        self, model: TranslationModel, predict: Predictive, source: Int[Tensor, "B T"], mask: Tensor
+        self,
+        model: TranslationModel,
+        predict: Predictive,
+        source: Int[Tensor, "B T"],
+        mask: Tensor,
+        *,
+        guide: LexiconGuide | None = None,
+        constraints: Sequence[Sequence[Constraint]] | None = None,
     ) -> None:
         self.model, self.predict, self.mask = model, predict, mask
         self.rows: tuple[Tensor, ...] | None = None
@@ -82,13 +92,17 @@ class DecodeStep:
         self.projected = model.decoder.project(self.memory)
         self.head = ProjectedHead(model.head).eval()
         self.parts = model.head.memory_part(members)
+        self.guided, self.bonus = guide is not None, None
+        if guide is not None:
+            self.bonus = guide.bonus(constraints or [], members.shape[1], source.device)
 
     def start(self) -> State:
         """The state of one hypothesis per sentence."""
         state = self.model.decoder.start(len(self.memory), self.memory)
         sentence = torch.arange(len(self.memory), device=self.memory.device)
         log_prob = torch.zeros_like(sentence, dtype=widest_float(sentence.device))
-        return {**state, "sentence": sentence, "log_prob": log_prob}
+        guided = {} if self.bonus is None else self.bonus.start(len(sentence))
+        return {**state, "sentence": sentence, "log_prob": log_prob, **guided}
 
     def __call__(self, tokens: Int[Tensor, "n"], state: State) -> tuple[Float[Tensor, "n V"], State]:
         model, sentence = self.model, state["sentence"]
@@ -116,7 +130,10 @@ class DecodeStep:
             mean_context=mean_context,
         )
         known = {name: state[name] for name in ("log_prob", "places", "last")}
-        beam = Beam(sentence=sentence, end=EOS, never=(PAD, BOS, EOS), **known)
+        if self.bonus is not None:
+            after |= self.bonus(tokens, state, prior.shown)
+        # A bonus may rank words that a beam would not notice, so nothing may be left out.
+        beam = None if self.guided else Beam(sentence=sentence, end=EOS, never=(PAD, BOS, EOS), **known)
         return choice.predict(self.predict, beam), {**after, "sentence": sentence, **known}
 
     def position(self, tokens: Int[Tensor, "n"], state: State) -> Float[Tensor, "n N"] | None:
@@ -175,36 +192,46 @@ class Translator:
     predict: Predictive
     check: Callable[[], None] | None = None
     """Called before every step of the search, which it may end by raising."""
+    guide: LexiconGuide | None = None
+    """How strongly a lexicon guides the search, if there is one."""
 
     @torch.no_grad()
-    def __call__(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
-        """The n best outputs of each source sentence (ids, none of them empty)."""
+    def __call__(
+        self,
+        sources: Sequence[Sequence[int]],
+        constraints: Sequence[Sequence[Constraint]] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The n best outputs of each source sentence (ids, none of them empty), and its constraints if it is guided."""
         source, mask = padded(sources)
         device = self.model.head.output.weight.device
         source, mask = send(source, device), send(mask, device)
+        guided: dict[str, Any] = {"guide": self.guide, "constraints": constraints}
+        places: dict[str, Any] = {"bos": BOS, "eos": EOS, "pad": PAD, "bonuses": self.guide is not None}
         with no_waiting_checks(device):
-            step = DecodeStep(self.model.eval(), self.predict, source, mask)
+            step = DecodeStep(self.model.eval(), self.predict, source, mask, **guided)
             lengths = mask.sum(1)
-            return self.search(
-                step, step.start(), source_lengths=lengths, bos=BOS, eos=EOS, pad=PAD, check=self.check
-            )
+            return self.search(step, step.start(), source_lengths=lengths, check=self.check, **places)
 
-    def batches(self, batches: Sequence[Sequence[Sequence[int]]]) -> Iterator[list[list[Hypothesis]]]:
+    def batches(
+        self,
+        batches: Sequence[Sequence[Sequence[int]]],
+        constraints: Sequence[Sequence[Sequence[Constraint]]] | None = None,
+    ) -> Iterator[list[list[Hypothesis]]]:
         """The same for each batch, in order; do not change the model meanwhile.
 
         On a CPU, as many batches run at a time as there are threads, each with one thread and logits of its own: the
         small products of a step gain less from several threads. A predictive that draws random numbers runs batch
         after batch, so that its results can be repeated.
         """
-        threads = torch.get_num_threads()
+        threads, inputs = torch.get_num_threads(), (batches, *(() if constraints is None else (constraints,)))
         on_cpu = self.model.head.output.weight.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
         if not (self.predict.deterministic and on_cpu) or min(threads, len(batches)) < 2:
-            yield from map(self, batches)
+            yield from map(self, *inputs)
             return
         self.model.eval()
         try:
             with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-                yield from pool.map(self, batches)
+                yield from pool.map(self, *inputs)
         finally:
             torch.set_num_threads(threads)  # some libraries share one number between threads
 

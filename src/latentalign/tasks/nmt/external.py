@@ -14,13 +14,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from latentalign.errors import InputError
-from latentalign.links.formats import read_predicted
 from latentalign.links.sets import LinkProbabilities, format_probabilities
 from latentalign.storage import write_json, write_text
 from latentalign.tasks.nmt.data import Batch, Corpus
 from latentalign.tasks.nmt.inference_network import external_scores
 from latentalign.tasks.nmt.recipe import NMTConfig
-from latentalign.tasks.nmt.splits import SplitConfig
+from latentalign.tasks.nmt.splits import SplitConfig, read_split_links
 from latentalign.tasks.nmt.tokenizer import Tokenizer
 
 LEAST_PROBABILITY = 0.005
@@ -33,9 +32,8 @@ class ExternalLinks:
     def __init__(
         self, corpus: Corpus, tokenizer: Tokenizer, split: SplitConfig, *, path: Path, config: NMTConfig
     ) -> None:
-        links, lines = read_predicted(path).weights, list(split.read())
-        if len(links) != len(lines):
-            raise InputError(f"{path} has {len(links)} lines, {split} has {len(lines)}")
+        lines = list(split.read())
+        links = read_split_links(path, split, len(lines))
         kept = [corpus.line(i) - 1 for i in range(len(corpus))]
         self.links: list[LinkProbabilities] = [links[i] for i in kept]
         self.source = [e.words for e in tokenizer.encode_source_batch([lines[i][0] for i in kept])]

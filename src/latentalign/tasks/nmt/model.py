@@ -178,6 +178,7 @@ class TranslationModel(nn.Module):
         return q
 
     def latent(self, batch: Batch) -> EmissionLatent:
-        """The latent choices with the batch's target observed."""
+        """The latent choices with the batch's target observed, and its evidence about z, if there is some."""
         choice: LatentChoice = self(batch)
-        return choice.observe(batch.target)
+        evidence = None if batch.evidence is None else batch.evidence.to(self.head.output.weight)
+        return choice.observe(batch.target, side_evidence=evidence)

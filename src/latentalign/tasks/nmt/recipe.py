@@ -10,6 +10,7 @@ from latentalign.config import Section
 from latentalign.core.distributions import DISTRIBUTIONS
 from latentalign.core.objectives import OBJECTIVES
 from latentalign.tasks.base import Trained, choose_split
+from latentalign.tasks.nmt.evidence import EvidenceConfig
 from latentalign.tasks.nmt.inference_network import InferenceConfig
 from latentalign.tasks.nmt.model import ModelConfig, TranslationModel
 from latentalign.tasks.nmt.prior import PriorConfig
@@ -44,6 +45,7 @@ class NMTConfig(TaskRecipe):
     model: ModelConfig = ModelConfig()
     prior: PriorConfig = PriorConfig()
     inference: InferenceConfig = InferenceConfig()
+    evidence: EvidenceConfig = EvidenceConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     training: TrainingConfig = TrainingConfig(batch_tokens=4096)
     search: SearchConfig = SearchConfig()
@@ -76,6 +78,10 @@ class NMTConfig(TaskRecipe):
             raise ValueError(
                 f'inference.kind = "{self.inference.kind}" says which position a word comes from, but not which look '
                 'found it; set inference.kind = "network" or prior.looks = 1'
+            )
+        if self.prior.several and self.evidence.used:
+            raise ValueError(
+                "[evidence] says which position a word comes from, but not which look found it; set prior.looks = 1"
             )
         if self.inference.chain and not self.prior.chained:
             raise ValueError(

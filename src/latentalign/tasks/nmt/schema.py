@@ -80,6 +80,21 @@ class ProjectedLine(Document):
     """Everything that was moved, in the order of the source."""
 
 
+class ConstraintOutcome(Document):
+    """Source words that `translate --lexicon` knows the translation of, and whether the output has it."""
+
+    source: Span
+    """The source words, from `start` to before `end`."""
+    alternatives: list[str] = Field(min_length=1)
+    """The translations that the lexicon gives."""
+    satisfied: bool
+    """Whether the output has one of them."""
+    target: Span | None
+    """The output words that are this translation; null if it is missing."""
+    probability: Probability | None
+    """Probability that these output words were generated from the source words; null if the translation is missing."""
+
+
 class AlignedTranslation(AlignedPair):
     """One line of `translate --alignments`: a translation with its word links. N-best lists have a line per entry."""
 
@@ -95,6 +110,8 @@ class AlignedTranslation(AlignedPair):
     """With markup in the source only: the translation with that markup."""
     spans: list[MovedMarkup] | None = None
     """With markup in the source only: where each element and placeholder went."""
+    constraints: list[ConstraintOutcome] | None = None
+    """With `--lexicon` only: what became of the source words that the lexicon knows, in the order of the source."""
 
 
 class TranslationEntry(Document):

@@ -1,6 +1,7 @@
 """How text is divided into tokens: subwords, words, characters, or pieces of text that is segmented already."""
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -104,6 +105,14 @@ class Words:
         """The position of the word of each piece. Units consist of pieces."""
         return self.words_of_units(pieces)
 
+    def starts_word(self, piece: str) -> bool:
+        """Whether a piece can never continue the word before it. Punctuation after a word does not continue it."""
+        return True
+
+    def ends_word(self, piece: str) -> bool:
+        """Whether the next piece may start a word."""
+        return True
+
     def join(self, units: Sequence[str]) -> str:
         """Join units to words."""
         return " ".join(units)
@@ -163,6 +172,9 @@ class Segmented(Words):
         last = max(0, len(self.join(units).split()) - 1)
         return [min(number, last) for number, _ in zip(ended, units, strict=False)]
 
+    def ends_word(self, piece: str) -> bool:
+        return not piece.endswith("@@")
+
     def join(self, units: Sequence[str]) -> str:
         """Join pieces to words and remove the marks."""
         return re.sub(r"@@( |$)", "", " ".join(units)).strip()
@@ -210,6 +222,9 @@ class Bpe(Words):
                 position, begins = position + 1, False
             positions.append(position + begins)
         return [max(0, min(place, position)) for place in positions]
+
+    def starts_word(self, piece: str) -> bool:
+        return piece[0] == " " or piece == "<0x20>" or unicodedata.category(piece[0])[0] in "PS"
 
     def text(self, ids: list[int], vocabulary: tokenizers.Tokenizer) -> str:
         """Decode ids to one line. A model may generate the bytes of a line break; it is replaced."""

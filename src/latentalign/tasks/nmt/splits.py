@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from latentalign.config import DataPath, Section
+from latentalign.errors import InputError
+from latentalign.links.formats import read_predicted
+from latentalign.links.sets import LinkProbabilities
 from latentalign.tasks.splits import TextSplit
 
 
@@ -38,3 +42,11 @@ class DataConfig(Section):
         """The splits that there are, by name."""
         found = {"train": self.train, "valid": self.valid, "test": self.test}
         return {name: split for name, split in found.items() if split is not None}
+
+
+def read_split_links(path: Path, split: SplitConfig, lines: int) -> list[LinkProbabilities]:
+    """The word links of every line of a split, from a file."""
+    links = read_predicted(path).weights
+    if len(links) != lines:
+        raise InputError(f"{path} has {len(links)} lines, {split} has {lines}")
+    return links

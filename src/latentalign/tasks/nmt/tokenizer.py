@@ -51,6 +51,10 @@ class Encoded:
     ids: list[int]
     words: list[int]
 
+    def cut(self, length: int) -> "Encoded":
+        """The first subwords."""
+        return self if len(self.ids) <= length else Encoded(self.ids[:length], self.words[:length])
+
 
 @dataclass
 class Tokenizer:
@@ -149,6 +153,11 @@ class Tokenizer:
     def target_words(self, ids: Sequence[int]) -> list[int]:
         """The position of the word of each target id in `decode_target(ids)`; ids without <pad>, <s> and </s>."""
         return list(self._schemes["target"].words_of_pieces(pieces_of(self.target_vocabulary, ids)))
+
+    def target_boundaries(self) -> tuple[list[bool], list[bool]]:
+        """For every target id, whether it never continues the word before it, and whether a word may follow it."""
+        scheme, pieces = self._schemes["target"], pieces_of(self.target_vocabulary, range(self.target_size))
+        return [scheme.starts_word(piece) for piece in pieces], [scheme.ends_word(piece) for piece in pieces]
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
         """Source ids as readable pieces. The space before a word is shown as a low bar."""

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from latentalign.tasks.nmt.data import Batch, Batches, Corpus, collate
+from latentalign.tasks.nmt.evidence import TrainingEvidence
 from latentalign.tasks.nmt.external import ExternalLinks
 from latentalign.tasks.nmt.recipe import NMTConfig
 from latentalign.tasks.nmt.text_scores import bleu_signature
@@ -52,6 +53,11 @@ class TranslationData(TrainingData[Tokenizer, np.ndarray]):
             key: ExternalLinks(splits[key][0], tokenizer, splits[key][1], path=path, config=config)
             for key, path in (links or {}).items()
         }
+        self.evidence: TrainingEvidence | None = None
+        if config.evidence.used:
+            self.evidence = TrainingEvidence(
+                config.evidence, self.train, tokenizer, split=config.data.train, null=config.prior.null
+            )
 
     def batch_keys(self, epoch: int) -> Sequence[np.ndarray]:
         return self.batches.epoch_batches(epoch)
@@ -73,7 +79,9 @@ class TranslationData(TrainingData[Tokenizer, np.ndarray]):
 
     def card(self) -> dict[str, Any]:
         known = {"train": dict(self.train.fingerprints), "valid": dict(self.valid.fingerprints)}
+        evidence = {} if self.evidence is None else {"evidence": self.evidence.card()}
         return {
+            **evidence,
             "data": known | self.test_fingerprints,
             "pairs": {"train": len(self.train), "valid": len(self.valid)},
             "dropped": dict(self.train.dropped),
@@ -90,7 +98,9 @@ class TranslationData(TrainingData[Tokenizer, np.ndarray]):
         return {"test": test.fingerprints()}
 
     def _finish(self, split: str, batch: Batch) -> Batch:
-        """Attach the external q, where there is one, and move to the device."""
+        """Attach the external q and the evidence about z, where they exist, and move to the device."""
+        if split == "train" and self.evidence is not None:
+            batch = self.evidence.attach(batch)
         if split in self.external:
             batch = self.external[split].attach(batch)
         return batch.to(self.device)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from latentalign.core.predictives import Predictive
@@ -15,11 +17,14 @@ from latentalign.search import BeamSearch, Hypothesis
 from latentalign.tasks.likelihoods import parse_predictive
 from latentalign.tasks.marked_text import projection_record
 from latentalign.tasks.nmt.align import Pair, align_in_order
+from latentalign.tasks.nmt.constraints import LexiconUse
 from latentalign.tasks.nmt.decode import Translator, group_by_size
+from latentalign.tasks.nmt.guidance import LexiconGuide
 from latentalign.tasks.nmt.recipe import SearchConfig, TrainedTranslator
 from latentalign.tasks.nmt.tokenizer import EOS, Encoded
 
 CHUNK = 2000
+LEXICON_WEIGHT = 10.0
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,14 @@ class TranslationSettings:
     """Padded source tokens of a batch."""
     max_source: int = 1000
     """Source tokens beyond which a line is cut."""
+    lexicon: Path | None = None
+    """File of translations that outputs should use."""
+    lexicon_weight: float = LEXICON_WEIGHT
+    """Bonus in nats for every piece of a known translation, times the probability that z points at its source."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.lexicon_weight < math.inf:
+            raise InputError(f"--lexicon-weight is {self.lexicon_weight}: it must be a number of at least 0")
 
     def search(self, defaults: SearchConfig) -> BeamSearch:
         """The beam search that these settings describe."""
@@ -80,8 +93,16 @@ class TranslationJob:
         self.trained, self.lines, self.settings = trained, lines, settings
         predictive = choose_predictive(trained, settings.predict or trained.objective.predict)
         search = settings.search(trained.config.search)
-        self.translator = Translator(trained.model, search, predictive, check)
         self.source = trained.vocabulary.encode_source_batch(lines)
+        self.lexicon: LexiconUse | None = None
+        """The constraints of each line, if there is a lexicon."""
+        guide = None
+        if settings.lexicon is not None:
+            cut = [e.cut(settings.max_source) for e in self.source]
+            self.lexicon = LexiconUse.read(settings.lexicon, trained.vocabulary, lines, cut)
+            if settings.lexicon_weight > 0:
+                guide = LexiconGuide.of(trained.vocabulary, settings.lexicon_weight)
+        self.translator = Translator(trained.model, search, predictive, check, guide)
         self.cut_lines = sum(len(encoded.ids) > settings.max_source for encoded in self.source)
         """Number of lines that are longer than `max_source` tokens and are cut."""
 
@@ -94,7 +115,10 @@ class TranslationJob:
             ids = [encoded.ids[: self.settings.max_source] for encoded in self.source[start : start + CHUNK]]
             blank = {i for i, line in enumerate(ids) if not line}
             groups = list(group_by_size([len(i) for i in ids], skip=blank, limit=self.settings.batch_tokens))
-            outputs = self.translator.batches([[ids[i] for i in group] for group in groups])
+            constraints = None
+            if self.lexicon is not None:
+                constraints = [[self.lexicon.constraints[start + i] for i in group] for group in groups]
+            outputs = self.translator.batches([[ids[i] for i in group] for group in groups], constraints)
             found: dict[int, list[Translation]] = {}
             for group, best in zip(groups, outputs, strict=True):
                 for i, hypotheses in zip(group, best, strict=True):
@@ -143,7 +167,23 @@ class TranslationJob:
                     "log_prob": one.log_prob,
                     "score": one.score,
                     **(projection_record(one.projection) if one.projection else {}),
+                    **(self.constraint_record(number, one, alignment) if self.lexicon else {}),
                 }
+
+    def constraint_record(self, number: int, output: Translation, alignment: WordAlignment) -> dict[str, Any]:
+        """What became of the lexicon's entries, as `schema.ConstraintOutcome` describes it."""
+        assert self.lexicon is not None
+        target = [word.text for word in self.words(self.lines[number], output)[1]]
+        return {"constraints": self.lexicon.records(number, target, alignment)}
+
+    def lexicon_summary(self, outputs: Sequence[Sequence[Translation]]) -> list[str]:
+        """How many entries of the lexicon the best outputs satisfy, and examples of the others, as lines."""
+        if self.lexicon is None:
+            return []
+        rows = zip(self.lines, outputs, strict=True)
+        return self.lexicon.summary(
+            [word.text for word in self.words(line, best[0])[1]] for line, best in rows
+        )
 
     def words(self, line: str, output: Translation) -> tuple[list[Word], list[Word]]:
         """The words of a line and of its translation."""
