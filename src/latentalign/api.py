@@ -78,6 +78,8 @@ from latentalign.nn.chain_prior import ChainPrior
 from latentalign.nn.copying import CopyHead
 from latentalign.nn.heads import LinearHead, MLPHead, ResidualHead
 from latentalign.search import BeamSearch, Hypothesis, Step
+from latentalign.wrapping.encoder_decoder import EncoderDecoder
+from latentalign.wrapping.wrapped import Wrapped, wrap
 
 __all__ = [
     "BASELINES",
@@ -102,6 +104,7 @@ __all__ = [
     "Dirichlet",
     "DotScore",
     "EmissionLatent",
+    "EncoderDecoder",
     "Enumerate",
     "Estimate",
     "Expectation",
@@ -147,6 +150,7 @@ __all__ = [
     "TargetError",
     "UnknownNameError",
     "Variational",
+    "Wrapped",
     "certified_marginal",
     "dense_probability",
     "elbo_gap",
@@ -167,4 +171,5 @@ __all__ = [
     "soft_gap",
     "softmax_curvature",
     "target_log_prob",
+    "wrap",
 ]

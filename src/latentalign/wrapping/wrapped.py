@@ -1,0 +1,400 @@
+"""`wrap`: latent alignment around a model that somebody already has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from latentalign.core.choice import LatentChoice
+from latentalign.core.latent import Estimate, Latent
+from latentalign.core.objectives import OBJECTIVES, Objective, marginal
+from latentalign.core.predictives import exact_posterior
+from latentalign.errors import CheckpointError, InputError
+from latentalign.links.aligned import AlignedText, LinkRule
+from latentalign.links.words import WordAlignment, word_links
+from latentalign.nn.attention import LatentAttention, PosteriorNetwork
+from latentalign.wrapping.encoder_decoder import EncoderDecoder, check_parts
+from latentalign.wrapping.fitting import Fitted, FitSettings, group_pairs, optimise, seeded
+from latentalign.wrapping.huggingface import HuggingFaceModel, evaluating, is_huggingface
+from latentalign.wrapping.layers import AlignmentLayer, ShiftedHead
+from latentalign.wrapping.saving import fingerprint, read_layers, write_layers
+from latentalign.wrapping.text import Batch, Reader, Sentence, TokenPair, pad_rows
+
+Mode = Literal["align", "translate"]
+DEFAULTS = {"align": (8, 5e-3), "translate": (3, 1e-4)}
+"""Epochs and learning rate of each mode."""
+BATCH = 64
+"""Sentence pairs that are aligned at a time."""
+CACHE = 2_000_000_000
+"""Bytes of a frozen model's states that `fit` keeps; if there are more, they are computed in every epoch."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Translations of `generate`: those of the first sentence, then those of the next."""
+
+    texts: list[str]
+    ids: list[list[int]]
+    alignments: AlignedText | None
+    """Words, links and probabilities of each translation, if they were asked for."""
+
+
+def wrap(
+    model: nn.Module,
+    folder: Path | str | None = None,
+    *,
+    tokenizer: Any = None,
+    hidden: int = 256,
+    seed: int = 0,
+) -> Wrapped:
+    """Latent alignment around a model: p(y_j | x, y_<j) = sum_z p(z | x, y_<j) softmax(W (d_j + B x_z) + b).
+
+    `model` is an encoder-decoder of Hugging Face's transformers, or a module with the parts of an `EncoderDecoder`. Its
+    weights are shared, not copied. B starts at zero, so the likelihood is the model's own until `fit` changes it. With
+    a `folder`, the layers that `save` wrote there are loaded. `tokenizer` is that of the model; without one, sentences
+    are lists of token ids.
+    """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"wrap needs a torch module, got a {type(model).__name__}")
+    if is_huggingface(model):
+        base: nn.Module = HuggingFaceModel(model)
+    else:
+        check_parts(model)
+        base = model
+    if folder is not None:
+        tensors, about = read_layers(folder, model)
+        wrapped = Wrapped(model, base, tokenizer, hidden=int(about["hidden"]), seed=seed)
+        wrapped.restore(tensors, about, folder)
+        return wrapped
+    return Wrapped(model, base, tokenizer, hidden=hidden, seed=seed)
+
+
+class Wrapped(nn.Module):
+    """A model with two latent alignments around it: `translation` translates with it, `alignment` explains outputs.
+
+    Build it with `wrap`. `fit` trains one of them, `align` and `generate` use the one that was fitted last.
+    """
+
+    def __init__(self, model: nn.Module, base: nn.Module, tokenizer: Any, *, hidden: int, seed: int) -> None:
+        super().__init__()
+        self.model, self.hidden, self.mode = model, hidden, cast(Mode | None, None)
+        self.base = cast("EncoderDecoder", base)
+        output = self.base.output
+        longest = getattr(base, "longest", None)
+        self.reader = Reader(tokenizer, output.out_features, self.base.end, longest)
+        with evaluating(base):
+            token = torch.full((1, 1), self.base.pad, device=output.weight.device)
+            memory = self.base.encode(token, exists=torch.ones_like(token, dtype=torch.bool))
+            word = self.base.embed(token)
+        sizes = (output.in_features, memory.shape[-1])
+        with seeded(seed):
+            head = ShiftedHead(sizes[1], output)
+            self.translation = LatentAttention(
+                *sizes, output.out_features, hidden=hidden, score="scaled-dot", head=head
+            )
+            self.alignment = AlignmentLayer(*sizes, word.shape[-1], output=output, hidden=hidden)
+        self.head = head
+        like = output.weight
+        for layer in (self.translation.prior, head.from_memory, self.alignment):
+            layer.to(device=like.device, dtype=like.dtype)
+
+    # --- the model
+
+    def states(self, batch: Batch) -> tuple[Float[Tensor, "B S H"], Float[Tensor, "B T D"]]:
+        """Decoder and encoder states of sentence pairs; zeros where there is no source token."""
+        start = torch.full_like(batch.target[:, :1], self.base.start)
+        memory = self.base.encode(batch.source, exists=batch.source_exists)
+        previous = torch.cat([start, batch.target[:, :-1]], 1)
+        query = self.base.decode(previous, memory, exists=batch.source_exists)
+        return query, memory.masked_fill(~batch.source_exists.unsqueeze(-1), 0.0)
+
+    def choice(self, batch: Batch) -> LatentChoice:
+        """The latent choice of every target token, with softmax(W (d_j + B x_z) + b) as emission."""
+        query, memory = self.states(batch)
+        return self.choice_of(query, memory, batch.source_exists, ~batch.target_exists)
+
+    def choice_of(
+        self,
+        query: Float[Tensor, "B S H"],
+        memory: Float[Tensor, "B T D"],
+        exists: Bool[Tensor, "B T"],
+        query_padding: Bool[Tensor, "B S"] | None = None,
+    ) -> LatentChoice:
+        """The same from states."""
+        choice: LatentChoice = self.translation(
+            query, memory, key_padding_mask=~exists, query_padding_mask=query_padding
+        )
+        return choice
+
+    def explain(self, batch: Batch, query: Tensor, memory: Tensor) -> Latent:
+        """The alignments of target tokens to source tokens by words alone; special tokens take no part."""
+        words = self.base.embed(batch.source).masked_fill(~batch.source_exists.unsqueeze(-1), 0.0)
+        mask = batch.source_in_word.unsqueeze(1) & batch.target_in_word.unsqueeze(2)
+        weight = self.base.output.weight.detach()
+        latent: Latent = self.alignment(
+            query.detach(), memory.detach(), words.detach(), batch.target, mask=mask, weight=weight
+        )
+        return latent
+
+    def batches(self, pairs: Sequence[TokenPair]) -> Iterator[tuple[list[int], Batch]]:
+        """Pairs of similar length with their numbers; pairs with a blank side are left out."""
+        for chosen in group_pairs(pairs, BATCH):
+            yield chosen, self.batch([pairs[i] for i in chosen])
+
+    def batch(self, pairs: Sequence[TokenPair]) -> Batch:
+        return Batch.of(pairs, pad=self.base.pad, device=self.base.output.weight.device)
+
+    def log_likelihoods(self, pairs: Sequence[tuple[Sentence, Sentence]]) -> list[Float[Tensor, " S"]]:
+        """log p(y_j | x, y_<j) of every target token of each pair, the end of the sentence included."""
+        tokens = self.reader.pairs(pairs)
+        found: list[Tensor] = []
+        with evaluating(self):
+            for start in range(0, len(tokens), BATCH):
+                batch = self.batch(tokens[start : start + BATCH])
+                value = marginal(self.choice(batch).observe(batch.target)).value
+                found += [row[keep] for row, keep in zip(value, batch.target_exists, strict=True)]
+        return found
+
+    # --- training
+
+    def fit(
+        self,
+        pairs: Sequence[tuple[Sentence, Sentence]],
+        mode: Mode = "align",
+        *,
+        objective: str = "marginal",
+        epochs: int | None = None,
+        batch_size: int = 64,
+        learning_rate: float | None = None,
+        seed: int = 0,
+        **options: Any,
+    ) -> Fitted:
+        """Learn from sentence pairs.
+
+        `align` freezes the model, hides its decoder states from the emission and learns alignments. `translate` trains
+        everything by an objective of `OBJECTIVES`, with its `options`; by default by the marginal likelihood with a
+        certified tolerance of 0.01. Results depend on the seed alone. Calling `fit` again continues.
+        """
+        if mode not in get_args(Mode):
+            raise InputError(f"mode must be one of {', '.join(get_args(Mode))}, got {mode!r}")
+        default_epochs, default_rate = DEFAULTS[mode]
+        settings = FitSettings(epochs or default_epochs, batch_size, learning_rate or default_rate, seed)
+        if mode == "translate" and objective == "marginal":
+            options = {"tolerance": 0.01, **options}
+        goal = OBJECTIVES[objective](**options).to(self.base.output.weight.device)
+        tokens = self.reader.pairs(pairs)
+        groups = group_pairs(tokens, batch_size)
+        if not groups:
+            raise InputError("there is no pair to learn from: every one has a blank side")
+        batches = [self.batch([tokens[i] for i in chosen]) for chosen in groups]
+        with seeded(seed):
+            train = self.fit_alignment if mode == "align" else self.fit_translation
+            losses = train(batches, goal, settings)
+        self.mode = mode
+        used = sum(map(len, groups))
+        return Fitted(mode, losses, used, len(tokens) - used)
+
+    def fit_alignment(self, batches: list[Batch], goal: Objective, settings: FitSettings) -> list[float]:
+        """Train the alignment layer on the states of the frozen model."""
+        if not goal.accepts_chains or goal.needs_inferred:
+            raise InputError("mode='align' is a chain without q: use the objective marginal, soft or hard-enum")
+        lookups = keep_states(self, batches)
+
+        def estimate(batch: Batch, look: Callable[[], tuple[Tensor, Tensor]]) -> Estimate:
+            return cast(Estimate, goal(self.explain(batch, *look())))
+
+        estimates = [partial(estimate, batch, look) for batch, look in zip(batches, lookups, strict=True)]
+        return optimise(list(self.alignment.parameters()), estimates, settings, name="align")
+
+    def fit_translation(self, batches: list[Batch], goal: Objective, settings: FitSettings) -> list[float]:
+        """Train the model and its latent layer together."""
+        if goal.distribution != "categorical":
+            raise InputError(f"z is a source token, so objectives over {goal.distribution} alignments do not fit")
+        if goal.needs_inferred:
+            self.add_inference()
+
+        def estimate(batch: Batch) -> Estimate:
+            return cast(Estimate, goal(self.choice(batch).observe(batch.target)))
+
+        modules = nn.ModuleList([self.model, self.translation, goal])
+        parameters = [p for p in modules.parameters() if p.requires_grad]
+        was_training = self.training
+        self.train()
+        try:
+            return optimise(parameters, [partial(estimate, b) for b in batches], settings, name="translate")
+        finally:
+            self.train(was_training)
+
+    def add_inference(self) -> None:
+        """Build the network behind q, unless there is one."""
+        if self.translation.posterior is None:
+            sizes = (self.translation.query_dim, self.translation.memory_dim, self.base.output.out_features)
+            network = PosteriorNetwork(*sizes, hidden=self.hidden)
+            self.translation.posterior = network.to(self.head.from_memory.weight)
+
+    # --- results
+
+    def align(
+        self,
+        pairs: Sequence[tuple[Sentence, Sentence]],
+        *,
+        threshold: float | None = 0.0,
+        at_least: float | None = None,
+    ) -> AlignedText:
+        """Word alignments from the exact posterior p(z | x, y): words, links, and probabilities with that of NULL.
+
+        Each target word is linked to its most probable source word, unless NULL is more probable or the probability is
+        below `threshold`. With `at_least`, every link of that probability counts.
+        """
+        return self.align_tokens(self.reader.pairs(pairs), LinkRule(threshold, at_least))
+
+    def align_tokens(self, pairs: Sequence[TokenPair], rule: LinkRule) -> AlignedText:
+        """The same for pairs of tokens."""
+        if self.mode is None:
+            raise InputError("nothing has learned alignments yet; call fit(pairs, mode='align') first")
+        nothing = np.zeros((0, 0))
+        found = [word_alignment(pair, nothing) if pair.blank else None for pair in pairs]
+        with evaluating(self):
+            for chosen, batch in self.batches(pairs):
+                matrix = self.posterior(batch).double().cpu().numpy()
+                for row, i in enumerate(chosen):
+                    found[i] = word_alignment(pairs[i], matrix[row])
+        alignments = cast("list[WordAlignment]", found)
+        rule = rule.fit(alignments)
+        words = [(pair.source.words, pair.target.words) for pair in pairs]
+        return AlignedText(words, alignments, [rule.choose(alignment) for alignment in alignments])
+
+    def posterior(self, batch: Batch) -> Float[Tensor, "B S T_1"]:
+        """p(z_j = i | x, y) of every source token, and of NULL in the last column."""
+        query, memory = self.states(batch)
+        if self.mode == "align":
+            return exact_posterior(self.explain(batch, query, memory)).mean
+        choice = self.choice_of(query, memory, batch.source_exists, ~batch.target_exists)
+        mean = exact_posterior(choice.observe(batch.target)).mean
+        return torch.cat([mean, torch.zeros_like(mean[..., :1])], -1)
+
+    def generate(
+        self,
+        sources: Sequence[Sentence] | Int[Tensor, "B T"],
+        *,
+        attention_mask: Tensor | None = None,
+        return_alignments: bool = False,
+        **options: Any,
+    ) -> Generated:
+        """Translations by the model's own `generate` under the latent model, with its `options` (num_beams and so on).
+
+        `sources` are lines of text, lists of ids, or a tensor of ids with its `attention_mask`, padded on either side.
+        """
+        if not isinstance(self.base, HuggingFaceModel):
+            raise InputError(
+                "generate needs a model of Hugging Face's transformers; for others, `wrapped.choice_of(...).predict()` "
+                "gives the log-probabilities that a search needs"
+            )
+        tokens = self.reader.sentences(as_rows(sources, attention_mask), "source")
+        if not tokens:
+            return Generated([], [], AlignedText([], [], []) if return_alignments else None)
+        source, exists = pad_rows([t.ids for t in tokens], self.base.pad)
+        device = self.base.output.weight.device
+        latent = bool(self.head.from_memory.weight.any())  # otherwise the mixture is the model itself
+        with evaluating(self):
+            log_probs = (lambda *states: self.choice_of(*states).predict("exact")) if latent else None
+            found = self.base.generate(
+                source.to(device), exists=exists.to(device), log_probs=log_probs, **options
+            )
+        ids = [cut(row, self.base.end, self.base.pad) for row in found[:, 1:].tolist()]
+        outputs = [self.reader.generated(row) for row in ids]
+        texts, per_source = [text for text, _ in outputs], len(ids) // len(tokens)
+        alignments = None
+        if return_alignments:
+            pairs = [TokenPair(tokens[i // per_source], output) for i, (_, output) in enumerate(outputs)]
+            alignments = self.align_tokens(pairs, LinkRule())
+        return Generated(texts, ids, alignments)
+
+    # --- files
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The weights of the latent layers, without those of the model."""
+        found = {f"translation.{name}": tensor for name, tensor in self.translation.state_dict().items()}
+        found = {n: t for n, t in found.items() if not n.startswith("translation.head.output.")}
+        return found | {f"alignment.{name}": tensor for name, tensor in self.alignment.state_dict().items()}
+
+    def save(self, folder: Path | str, *, overwrite: bool = False) -> Path:
+        """Write the latent layers into a folder as `latentalign.safetensors`, and return its path.
+
+        `wrap(model, folder)` reads it. The model itself is not saved; if `fit(mode="translate")` changed it, save it too.
+        """
+        about = {"model": type(self.model).__name__, "fingerprint": fingerprint(self.model)}
+        about |= {"hidden": str(self.hidden), "mode": self.mode or ""}
+        return write_layers(folder, self.tensors(), about, overwrite=overwrite)
+
+    def restore(self, tensors: dict[str, Tensor], about: dict[str, str], folder: Path | str) -> None:
+        """Take over the weights of a file."""
+        if any(name.startswith("translation.posterior.") for name in tensors):
+            self.add_inference()
+        own = self.tensors()
+        wrong = sorted(n for n in {*own, *tensors} if n not in own or n not in tensors or own[n].shape != tensors[n].shape)
+        if wrong:
+            raise CheckpointError(f"{folder}: {wrong[0]} does not fit this model; save the layers again")
+        for name, tensor in tensors.items():
+            own[name].copy_(tensor)
+        self.mode = cast(Mode | None, about["mode"] or None)
+
+
+def keep_states(wrapped: Wrapped, batches: Sequence[Batch]) -> list[Callable[[], tuple[Tensor, Tensor]]]:
+    """The states of every batch as a function: computed now, or when it is called if all together are too large."""
+    sizes = wrapped.translation.query_dim, wrapped.translation.memory_dim
+    numbers = sum(b.target.numel() * sizes[0] + b.source.numel() * sizes[1] for b in batches)
+
+    def compute(batch: Batch) -> tuple[Tensor, Tensor]:
+        with evaluating(wrapped):
+            return wrapped.states(batch)
+
+    if numbers * wrapped.base.output.weight.element_size() > CACHE:
+        return [partial(compute, batch) for batch in batches]
+
+    def known(states: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        return states
+
+    return [partial(known, compute(batch)) for batch in batches]
+
+
+def word_alignment(pair: TokenPair, matrix: Float[np.ndarray, "S T"]) -> WordAlignment:
+    """The word alignment of a pair from the padded posterior of its batch, whose last column is NULL."""
+    sizes = len(pair.target.words), len(pair.source.words)
+    if pair.blank:
+        return WordAlignment(np.zeros(sizes), np.zeros(sizes[0]), np.zeros(sizes[0]))
+    rows, columns = len(pair.target.ids), len(pair.source.ids)
+    cut = np.concatenate([matrix[:rows, :columns], matrix[:rows, -1:]], axis=1)
+    found = word_links(cut, [*pair.source.numbers, -1], pair.target.numbers)
+    missing = [(0, size - known) for size, known in zip(sizes, found.probability.shape, strict=True)]
+    rest = missing[0]  # words at the end of a line for which the tokenizer has no token
+    return WordAlignment(
+        np.pad(found.probability, missing), np.pad(found.null, rest), np.pad(found.entropy, rest)
+    )
+
+
+def as_rows(sources: Any, mask: Tensor | None) -> list[Any]:
+    """Sentences as a list; a tensor of ids becomes lists without padding, which may be on either side."""
+    if not isinstance(sources, Tensor):
+        if isinstance(sources, str):
+            raise InputError("generate takes a list of sentences; put the sentence into one: [sentence]")
+        return list(sources)
+    if mask is None or mask.shape != sources.shape:
+        raise InputError(f"a tensor of ids needs an attention_mask of its shape, {tuple(sources.shape)}")
+    return [row[keep.bool()].tolist() for row, keep in zip(sources, mask, strict=True)]
+
+
+def cut(row: list[int], end: int, pad: int) -> list[int]:
+    """An output up to its end of sentence, which stays; without padding."""
+    row = row[: row.index(end) + 1] if end in row else row
+    while row and row[-1] == pad and pad != end:
+        row = row[:-1]
+    return row
