@@ -19,7 +19,7 @@ from support.client import Client
 
 # Shapes are checked in the modules that declare them. Nothing is imported here: the process that only
 # distributes tests to workers would otherwise spend seconds on torch before the workers can start.
-CHECKED = [f"latentalign.{name}" for name in ("api", "core", "errors", "nn", "search", "wrapping")]
+CHECKED = [f"latentalign.{name}" for name in ("api", "core", "errors", "nn", "search")]
 jaxtyping.install_import_hook(CHECKED, "beartype.beartype")
 
 DATA = Path(

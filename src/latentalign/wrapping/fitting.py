@@ -104,6 +104,25 @@ def require_finite(loss: Tensor, norm: Tensor, epoch: int) -> None:
 
 
 @contextmanager
+def in_mode(module: nn.Module, *, training: bool) -> Iterator[None]:
+    """In training or evaluation mode; afterwards every submodule is in its own mode again."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.train(training)
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Without dropout and without gradient."""
+    with in_mode(module, training=False), torch.no_grad():
+        yield
+
+
+@contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Random numbers that depend on the seed alone; afterwards the caller's random state is as it was."""
     with torch.random.fork_rng():

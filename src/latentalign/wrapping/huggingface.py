@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from latentalign.errors import InputError
+from latentalign.wrapping.fitting import evaluating
 
 LogProbs = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(decoder states (n, S, H), encoder states (n, T, D), exists (n, T)) -> log-probabilities (n, S, V)."""
@@ -108,19 +109,6 @@ def output_layer(model: Any) -> nn.Linear:
         bias = extra.detach().flatten()
         layer.register_buffer("bias", bias if head.bias is None else bias + head.bias.detach())
     return layer
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Without dropout and without gradient; every submodule keeps its mode afterwards."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for part, training in modes:
-            part.training = training
 
 
 def find_scale(base: HuggingFaceModel) -> float:

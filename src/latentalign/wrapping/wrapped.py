@@ -22,8 +22,8 @@ from latentalign.links.aligned import AlignedText, LinkRule
 from latentalign.links.words import WordAlignment, word_links
 from latentalign.nn.attention import LatentAttention, PosteriorNetwork
 from latentalign.wrapping.encoder_decoder import EncoderDecoder, check_parts
-from latentalign.wrapping.fitting import Fitted, FitSettings, group_pairs, optimise, seeded
-from latentalign.wrapping.huggingface import HuggingFaceModel, evaluating, is_huggingface
+from latentalign.wrapping.fitting import Fitted, FitSettings, evaluating, group_pairs, in_mode, optimise, seeded
+from latentalign.wrapping.huggingface import HuggingFaceModel, is_huggingface
 from latentalign.wrapping.layers import AlignmentLayer, ShiftedHead
 from latentalign.wrapping.saving import fingerprint, read_layers, write_layers
 from latentalign.wrapping.text import Batch, Reader, Sentence, TokenPair, pad_rows
@@ -112,6 +112,11 @@ class Wrapped(nn.Module):
         """Decoder and encoder states of sentence pairs; zeros where there is no source token."""
         start = torch.full_like(batch.target[:, :1], self.base.start)
         memory = self.base.encode(batch.source, exists=batch.source_exists)
+        if memory.shape[:2] != batch.source.shape:
+            raise InputError(
+                f"encode must give one state for every token, {tuple(batch.source.shape)}, got {tuple(memory.shape)}; "
+                "torch.nn.TransformerEncoder cuts padding off unless it has enable_nested_tensor=False"
+            )
         previous = torch.cat([start, batch.target[:, :-1]], 1)
         query = self.base.decode(previous, memory, exists=batch.source_exists)
         return query, memory.masked_fill(~batch.source_exists.unsqueeze(-1), 0.0)
@@ -226,12 +231,8 @@ class Wrapped(nn.Module):
 
         modules = nn.ModuleList([self.model, self.translation, goal])
         parameters = [p for p in modules.parameters() if p.requires_grad]
-        was_training = self.training
-        self.train()
-        try:
+        with in_mode(self, training=True):
             return optimise(parameters, [partial(estimate, b) for b in batches], settings, name="translate")
-        finally:
-            self.train(was_training)
 
     def add_inference(self) -> None:
         """Build the network behind q, unless there is one."""
