@@ -83,7 +83,9 @@ def make_model(kind, words=WORDS):
             **ids,
             **({"decoder_vocab_size": words} if kind == "marian" else {}),
         )
-        model = getattr(transformers, {"marian": "MarianMTModel"}.get(kind, "BartForConditionalGeneration"))(config)
+        model = getattr(transformers, {"marian": "MarianMTModel"}.get(kind, "BartForConditionalGeneration"))(
+            config
+        )
         model.final_logits_bias.normal_()
     return model.eval()
 
@@ -110,7 +112,7 @@ def shake(wrapped, size=0.5):
 
 
 def toy_pairs(count, seed=0):
-    """Sentences of 3 to 7 different ids from 5 to 12, and their mirrored translation: id + 8, and 4 after id 20.
+    """Sentences of 3 to 7 different ids from 5 to 12, and their mirrored translation: id + 8, with a 4 here and there.
 
     Id 4 comes from no source token.
     """
@@ -119,7 +121,7 @@ def toy_pairs(count, seed=0):
         source = rng.sample(range(5, 13), rng.randint(3, 7))
         target = []
         for token in reversed(source):
-            target += [token + 8, 4] if token == 12 else [token + 8]
+            target += [token + 8, 4] if rng.random() < 0.15 else [token + 8]
         pairs.append((source, target))
     return pairs
 

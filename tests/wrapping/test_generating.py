@@ -52,9 +52,8 @@ def test_a_wide_beam_finds_the_most_probable_output(wrapped):
     second = torch.stack([next_log_probs(wrapped, SOURCES[0], [token]) for token in vocabulary])
     total = first.unsqueeze(1) + second
     total[END] = float("-inf")
-    best = max(
-        [(float(first[END]), [END])] + [(float(total[a, b]), [a, b]) for a, b in itertools.product(vocabulary, repeat=2)]
-    )
+    both = [(float(total[a, b]), [a, b]) for a, b in itertools.product(vocabulary, repeat=2)]
+    best = max([(float(first[END]), [END]), *both])
     assert found == best[1]
 
 
@@ -67,9 +66,11 @@ def test_sampling_draws_from_the_latent_model(wrapped):
     error = (expected * (1 - expected) / n).sqrt()
     assert ((seen - expected).abs() <= 5 * error + 1e-9).all()
     with torch.no_grad():
-        own = wrapped.model(
-            input_ids=torch.tensor(SOURCES[:1]), decoder_input_ids=torch.tensor([[START]])
-        ).logits[0, -1].softmax(-1)
+        own = (
+            wrapped.model(input_ids=torch.tensor(SOURCES[:1]), decoder_input_ids=torch.tensor([[START]]))
+            .logits[0, -1]
+            .softmax(-1)
+        )
     assert ((own - expected).abs() > 5 * error).any()  # the model without z would fail this test
 
 
@@ -93,7 +94,9 @@ def test_padding_on_either_side_gives_the_same_output(wrapped, side):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"num_beams": 3, "num_return_sequences": 2}, {"do_sample": True}], ids=["greedy", "beam", "sample"]
+    "options",
+    [{}, {"num_beams": 3, "num_return_sequences": 2}, {"do_sample": True}],
+    ids=["greedy", "beam", "sample"],
 )
 def test_alignments_belong_to_their_translations(wrapped, options):
     found = wrapped.generate(SOURCES, max_new_tokens=6, return_alignments=True, **options)

@@ -60,7 +60,7 @@ def test_the_alignment_layer_sums_over_all_paths(model):
     pairs = wrapped.reader.pairs([(source, target)])
     batch = wrapped.batch(pairs)
     with torch.no_grad():
-        latent = wrapped.explain(batch, *wrapped.states(batch))
+        latent = wrapped.explain(batch, wrapped.states(batch))
         found = marginal(latent).value[0, :3]
         torch.testing.assert_close(found.sum(), sum_over_paths(wrapped, latent, batch), **EXACT)
 
@@ -114,6 +114,7 @@ def test_ids_at_padding_never_matter(model):
     other.target[~batch.target_exists] = 21
     with torch.no_grad():
         values = [
-            (marginal(wrapped.choice(b).observe(b.target)).value, wrapped.posterior(b)) for b in (batch, other)
+            (marginal(wrapped.choice(b).observe(b.target)).value, wrapped.posterior(b))
+            for b in (batch, other)
         ]
     torch.testing.assert_close(*values, rtol=1e-12, atol=1e-12)

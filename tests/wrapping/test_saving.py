@@ -24,9 +24,7 @@ def test_a_saved_wrapper_comes_back(kind, mode, tmp_path):
     assert path.name == "latentalign.safetensors"
     again = wrap(wrapped.model, tmp_path / "new")
     torch.testing.assert_close(again.tensors(), wrapped.tensors(), rtol=0, atol=0)
-    torch.testing.assert_close(
-        again.log_likelihoods(PAIRS), wrapped.log_likelihoods(PAIRS), rtol=0, atol=0
-    )
+    torch.testing.assert_close(again.log_likelihoods(PAIRS), wrapped.log_likelihoods(PAIRS), rtol=0, atol=0)
     assert again.align(PAIRS).links == wrapped.align(PAIRS).links
 
 
@@ -61,7 +59,9 @@ def test_a_model_with_other_weights_is_refused(kind, tmp_path):
 def test_another_architecture_is_refused(tmp_path):
     pytest.importorskip("transformers", reason="transformers is missing: pip install 'latentalign[hf]'")
     wrap(make_model("torch")).save(tmp_path)
-    with pytest.raises(CheckpointError, match="fitted to a TorchTranslator, but this model is a MarianMTModel"):
+    with pytest.raises(
+        CheckpointError, match="fitted to a TorchTranslator, but this model is a MarianMTModel"
+    ):
         wrap(make_model("marian"), tmp_path)
 
 

@@ -39,7 +39,8 @@ class Fitted:
 
     mode: str
     losses: list[float]
-    """Minus the objective per target token, averaged over each epoch."""
+    """Minus the objective per target token, averaged over each epoch. In mode `align`, first those of words alone, then
+    those of the bound by which the prior learns."""
     pairs: int
     skipped: int
     """Pairs with a blank side, which teach nothing."""

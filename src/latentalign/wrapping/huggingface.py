@@ -74,7 +74,12 @@ class HuggingFaceModel(nn.Module):
         return found if self.scale == 1.0 else found * self.scale
 
     def generate(
-        self, source: Int[Tensor, "B T"], *, exists: Bool[Tensor, "B T"], log_probs: LogProbs | None, **options: Any
+        self,
+        source: Int[Tensor, "B T"],
+        *,
+        exists: Bool[Tensor, "B T"],
+        log_probs: LogProbs | None,
+        **options: Any,
     ) -> Int[Tensor, "n S"]:
         """The sequences of the model's own `generate`; with `log_probs`, of another output distribution."""
         inputs = {"input_ids": source, "attention_mask": exists.long()}
@@ -97,7 +102,7 @@ def require_id(config: Any, name: str, model: str) -> int:
 
 
 def output_layer(model: Any) -> nn.Linear:
-    """The model's own W and b as one linear layer: b is that of the layer plus `final_logits_bias`, where they exist."""
+    """The model's own W and b as one linear layer; b is that of the layer plus `final_logits_bias`."""
     head = model.get_output_embeddings()
     layer = nn.Linear(head.in_features, head.out_features, bias=False, device="meta")
     layer.weight = head.weight
@@ -133,8 +138,8 @@ def find_scale(base: HuggingFaceModel) -> float:
         error = float((ours - logits.double().log_softmax(-1)).nan_to_num(0.0).abs().max())
     if error > (1e-4 if state.dtype in (torch.float32, torch.float64) else 0.1):
         raise InputError(
-            f"{type(model).__name__} cannot be wrapped: its log-probabilities differ by up to {error:.2g} from those of "
-            "its output layer applied to its decoder states"
+            f"{type(model).__name__} cannot be wrapped: its log-probabilities differ by up to {error:.2g} from "
+            "those of its output layer applied to its decoder states"
         )
     return scale
 

@@ -14,6 +14,11 @@ from latentalign.core.latent import Latent
 from latentalign.core.scores import ScaledDotScore
 from latentalign.nn.chain_prior import ChainPrior
 
+States = tuple[Tensor, Tensor]
+"""Decoder states (B, S, H) and encoder states (B, T, D)."""
+NULL = -2.0
+"""Log odds of NULL before training: 12 %."""
+
 
 class ShiftedHead(FactoredHead):
     """softmax(W (x~ + B X z) + b): a model's own output layer, whose input the selected member shifts.
@@ -75,8 +80,9 @@ class Lexicon(nn.Module):
 class AlignmentLayer(nn.Module):
     """z_j from a jump chain with NULL, y_j from the word that z_j selects and from nothing else.
 
-    The prior sees the model's states: decoder states look for encoder states. The emission sees no state, so that z has
-    to explain y.
+    The emission sees no state of the model, so that z has to explain y. The prior sees decoder and encoder states if
+    they are given. A decoder state nearly knows y_j: a prior that saw it from the start would make z a code for y_j,
+    and not the place where y_j comes from. So the prior is blind at first: its scores are zero until `score` learns.
     """
 
     def __init__(
@@ -84,26 +90,39 @@ class AlignmentLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.score = ScaledDotScore(query_dim, memory_dim, hidden)
+        nn.init.zeros_(self.score.from_query.weight)
         self.chain = ChainPrior("jump", query_dim, memory_dim, null=True, member_dim=word_dim)
+        nn.init.zeros_(self.chain.null_score.weight)
+        nn.init.constant_(self.chain.null_score.bias, NULL)
         self.lexicon = Lexicon(word_dim, output, hidden)
 
     def forward(
         self,
-        query: Float[Tensor, "B S H"],
-        memory: Float[Tensor, "B T D"],
         words: Float[Tensor, "B T E"],
         target: Int[Tensor, "B S"],
+        states: States | None,
         *,
         mask: Bool[Tensor, "B S T"],
         weight: Float[Tensor, "V H"],
     ) -> Latent:
-        """The alignments of observed outputs; `mask` is True where both tokens exist."""
-        query, memory, words = (normalise(x) for x in (query, memory, words))
-        chain = self.chain(self.score(query, memory.unsqueeze(1)), mask, query, memory)
+        """The alignments of observed outputs, blind without states; `mask` is True where both tokens exist."""
+        words = normalise(words)
         table = self.lexicon(self.chain.append_null(words), target, weight)
-        return Latent(chain, lambda z: table.gather(-1, z.index), query=query)
+        if states is None:
+            scores = words.new_zeros(mask.shape)
+            query = words.new_zeros(*target.shape, self.chain.null_score.in_features)
+        else:
+            query, memory = (normalise(each) for each in states)
+            scores = self.score(query, memory.unsqueeze(1))
+        chain = self.chain(scores, mask, query, words)  # the memory of a jump chain is not used
+        return Latent(chain, lambda z: table.gather(-1, z.index))
+
+    def prior_parameters(self) -> list[nn.Parameter]:
+        """The parameters of the prior, without the member that stands for NULL, which the emission uses."""
+        emitted = self.chain.null_member
+        return [*self.score.parameters(), *(p for p in self.chain.parameters() if p is not emitted)]
 
 
 def normalise(states: Float[Tensor, "*n D"]) -> Float[Tensor, "*n D"]:
-    """States of mean 0 and variance 1, so that models of every scale learn at the same rate."""
+    """Vectors of mean 0 and variance 1, so that models of every scale learn at the same rate."""
     return F.layer_norm(states, states.shape[-1:])

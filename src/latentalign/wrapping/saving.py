@@ -50,7 +50,9 @@ def read_layers(folder: Path | str, model: nn.Module) -> tuple[dict[str, Tensor]
         )
     name = type(model).__name__
     if about["model"] != name:
-        raise CheckpointError(f"{path}: fitted to a {about['model']}, but this model is a {name}; load that model")
+        raise CheckpointError(
+            f"{path}: fitted to a {about['model']}, but this model is a {name}; load that model"
+        )
     if about["fingerprint"] != fingerprint(model):
         raise CheckpointError(
             f"{path}: fitted to a {name} with other weights; load the model that it was saved beside, in the same "

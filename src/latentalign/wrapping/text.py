@@ -57,13 +57,10 @@ class Batch:
         """Pairs as tensors."""
         source, source_exists = pad_rows([p.source.ids for p in pairs], pad)
         target, target_exists = pad_rows([p.target.ids for p in pairs], pad)
-        in_word = [pad_rows([side.numbers for side in sides], -1)[0] >= 0 for sides in zip(*map(sides_of, pairs))]
-        tensors = (source, source_exists, target, target_exists, *in_word)
+        in_source = pad_rows([p.source.numbers for p in pairs], -1)[0] >= 0
+        in_target = pad_rows([p.target.numbers for p in pairs], -1)[0] >= 0
+        tensors = (source, source_exists, target, target_exists, in_source, in_target)
         return cls(*(tensor.to(device) for tensor in tensors))
-
-
-def sides_of(pair: TokenPair) -> tuple[Tokens, Tokens]:
-    return pair.source, pair.target
 
 
 def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
@@ -104,7 +101,9 @@ class Reader:
             return []
         kinds = {isinstance(sentence, str) for sentence in sentences}
         if len(kinds) > 1:
-            raise InputError(f"some {side} sentences are text and others are ids; give all of them in one way")
+            raise InputError(
+                f"some {side} sentences are text and others are ids; give all of them in one way"
+            )
         found = list(self.from_text(sentences, side) if kinds.pop() else self.from_ids(sentences, side))
         for number, tokens in enumerate(found, start=1):
             if self.longest is not None and len(tokens.ids) > self.longest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -14,37 +14,39 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from latentalign.core.choice import LatentChoice
+from latentalign.core.distributions import Categorical
 from latentalign.core.latent import Estimate, Latent
 from latentalign.core.objectives import OBJECTIVES, Objective, marginal
 from latentalign.core.predictives import exact_posterior
 from latentalign.errors import CheckpointError, InputError
 from latentalign.links.aligned import AlignedText, LinkRule
-from latentalign.links.words import WordAlignment, word_links
+from latentalign.links.words import WordAlignment
 from latentalign.nn.attention import LatentAttention, PosteriorNetwork
 from latentalign.wrapping.encoder_decoder import EncoderDecoder, check_parts
-from latentalign.wrapping.fitting import Fitted, FitSettings, evaluating, group_pairs, in_mode, optimise, seeded
+from latentalign.wrapping.fitting import (
+    FitSettings,
+    Fitted,
+    evaluating,
+    group_pairs,
+    in_mode,
+    optimise,
+    seeded,
+)
 from latentalign.wrapping.huggingface import HuggingFaceModel, is_huggingface
-from latentalign.wrapping.layers import AlignmentLayer, ShiftedHead
+from latentalign.wrapping.layers import AlignmentLayer, ShiftedHead, States
+from latentalign.wrapping.results import Generated, as_rows, cut_output, word_alignment
 from latentalign.wrapping.saving import fingerprint, read_layers, write_layers
 from latentalign.wrapping.text import Batch, Reader, Sentence, TokenPair, pad_rows
 
 Mode = Literal["align", "translate"]
 DEFAULTS = {"align": (8, 5e-3), "translate": (3, 1e-4)}
 """Epochs and learning rate of each mode."""
-BATCH = 64
-"""Sentence pairs that are aligned at a time."""
+PRIOR_RATE = 0.4
+"""Learning rate of the prior relative to that of the words."""
 CACHE = 2_000_000_000
 """Bytes of a frozen model's states that `fit` keeps; if there are more, they are computed in every epoch."""
-
-
-@dataclass(frozen=True)
-class Generated:
-    """Translations of `generate`: those of the first sentence, then those of the next."""
-
-    texts: list[str]
-    ids: list[list[int]]
-    alignments: AlignedText | None
-    """Words, links and probabilities of each translation, if they were asked for."""
+BATCH = 64
+"""Sentence pairs that are aligned at a time."""
 
 
 def wrap(
@@ -139,14 +141,12 @@ class Wrapped(nn.Module):
         )
         return choice
 
-    def explain(self, batch: Batch, query: Tensor, memory: Tensor) -> Latent:
+    def explain(self, batch: Batch, states: States | None) -> Latent:
         """The alignments of target tokens to source tokens by words alone; special tokens take no part."""
-        words = self.base.embed(batch.source).masked_fill(~batch.source_exists.unsqueeze(-1), 0.0)
+        words = self.base.embed(batch.source).detach().masked_fill(~batch.source_exists.unsqueeze(-1), 0.0)
         mask = batch.source_in_word.unsqueeze(1) & batch.target_in_word.unsqueeze(2)
         weight = self.base.output.weight.detach()
-        latent: Latent = self.alignment(
-            query.detach(), memory.detach(), words.detach(), batch.target, mask=mask, weight=weight
-        )
+        latent: Latent = self.alignment(words, batch.target, states, mask=mask, weight=weight)
         return latent
 
     def batches(self, pairs: Sequence[TokenPair]) -> Iterator[tuple[list[int], Batch]]:
@@ -192,6 +192,8 @@ class Wrapped(nn.Module):
             raise InputError(f"mode must be one of {', '.join(get_args(Mode))}, got {mode!r}")
         default_epochs, default_rate = DEFAULTS[mode]
         settings = FitSettings(epochs or default_epochs, batch_size, learning_rate or default_rate, seed)
+        if mode == "align" and (objective != "marginal" or options):
+            raise InputError("mode='align' has an objective of its own; `objective` is for mode='translate'")
         if mode == "translate" and objective == "marginal":
             options = {"tolerance": 0.01, **options}
         goal = OBJECTIVES[objective](**options).to(self.base.output.weight.device)
@@ -208,21 +210,33 @@ class Wrapped(nn.Module):
         return Fitted(mode, losses, used, len(tokens) - used)
 
     def fit_alignment(self, batches: list[Batch], goal: Objective, settings: FitSettings) -> list[float]:
-        """Train the alignment layer on the states of the frozen model."""
-        if not goal.accepts_chains or goal.needs_inferred:
-            raise InputError("mode='align' is a chain without q: use the objective marginal, soft or hard-enum")
-        lookups = keep_states(self, batches)
+        """Train the alignment layer with the model frozen: first by words alone, then the prior that sees states.
 
-        def estimate(batch: Batch, look: Callable[[], tuple[Tensor, Tensor]]) -> Estimate:
-            return cast(Estimate, goal(self.explain(batch, *look())))
+        The prior learns to predict the posterior of the first step, which is q in a variational bound.
+        """
+        layer, bound = self.alignment, OBJECTIVES["variational-enum"]()
+        by_words: list[Callable[[], Estimate]] = [lambda b=b: goal(self.explain(b, None)) for b in batches]
+        losses = optimise(list(layer.parameters()), by_words, settings, name="words")
+        learned = [keep_states(self, batch, len(batches)) for batch in batches]
+        with evaluating(self):
+            inferred = [posterior_of(self.explain(batch, None)) for batch in batches]
 
-        estimates = [partial(estimate, batch, look) for batch, look in zip(batches, lookups, strict=True)]
-        return optimise(list(self.alignment.parameters()), estimates, settings, name="align")
+        def estimate(batch: Batch, states: Callable[[], States], q: Categorical) -> Estimate:
+            latent = self.explain(batch, states())
+            return cast(Estimate, bound(Latent(latent.prior, latent.log_likelihood, q)))
+
+        by_states = [partial(estimate, *each) for each in zip(batches, learned, inferred, strict=True)]
+        later = replace(
+            settings, epochs=-(-settings.epochs // 2), learning_rate=PRIOR_RATE * settings.learning_rate
+        )
+        return losses + optimise(layer.prior_parameters(), by_states, later, name="states")
 
     def fit_translation(self, batches: list[Batch], goal: Objective, settings: FitSettings) -> list[float]:
         """Train the model and its latent layer together."""
         if goal.distribution != "categorical":
-            raise InputError(f"z is a source token, so objectives over {goal.distribution} alignments do not fit")
+            raise InputError(
+                f"z is a source token, so objectives over {goal.distribution} alignments do not fit"
+            )
         if goal.needs_inferred:
             self.add_inference()
 
@@ -275,10 +289,9 @@ class Wrapped(nn.Module):
 
     def posterior(self, batch: Batch) -> Float[Tensor, "B S T_1"]:
         """p(z_j = i | x, y) of every source token, and of NULL in the last column."""
-        query, memory = self.states(batch)
         if self.mode == "align":
-            return exact_posterior(self.explain(batch, query, memory)).mean
-        choice = self.choice_of(query, memory, batch.source_exists, ~batch.target_exists)
+            return exact_posterior(self.explain(batch, self.states(batch))).mean
+        choice = self.choice(batch)
         mean = exact_posterior(choice.observe(batch.target)).mean
         return torch.cat([mean, torch.zeros_like(mean[..., :1])], -1)
 
@@ -310,7 +323,7 @@ class Wrapped(nn.Module):
             found = self.base.generate(
                 source.to(device), exists=exists.to(device), log_probs=log_probs, **options
             )
-        ids = [cut(row, self.base.end, self.base.pad) for row in found[:, 1:].tolist()]
+        ids = [cut_output(row, self.base.end, self.base.pad) for row in found[:, 1:].tolist()]
         outputs = [self.reader.generated(row) for row in ids]
         texts, per_source = [text for text, _ in outputs], len(ids) // len(tokens)
         alignments = None
@@ -330,7 +343,8 @@ class Wrapped(nn.Module):
     def save(self, folder: Path | str, *, overwrite: bool = False) -> Path:
         """Write the latent layers into a folder as `latentalign.safetensors`, and return its path.
 
-        `wrap(model, folder)` reads it. The model itself is not saved; if `fit(mode="translate")` changed it, save it too.
+        `wrap(model, folder)` reads it. The model itself is not saved: if `fit(mode="translate")` changed it, save it
+        too.
         """
         about = {"model": type(self.model).__name__, "fingerprint": fingerprint(self.model)}
         about |= {"hidden": str(self.hidden), "mode": self.mode or ""}
@@ -341,7 +355,8 @@ class Wrapped(nn.Module):
         if any(name.startswith("translation.posterior.") for name in tensors):
             self.add_inference()
         own = self.tensors()
-        wrong = sorted(n for n in {*own, *tensors} if n not in own or n not in tensors or own[n].shape != tensors[n].shape)
+        shapes, found = ({n: t.shape for n, t in some.items()} for some in (own, tensors))
+        wrong = sorted(n for n in {*own, *tensors} if shapes.get(n) != found.get(n))
         if wrong:
             raise CheckpointError(f"{folder}: {wrong[0]} does not fit this model; save the layers again")
         for name, tensor in tensors.items():
@@ -349,53 +364,24 @@ class Wrapped(nn.Module):
         self.mode = cast(Mode | None, about["mode"] or None)
 
 
-def keep_states(wrapped: Wrapped, batches: Sequence[Batch]) -> list[Callable[[], tuple[Tensor, Tensor]]]:
-    """The states of every batch as a function: computed now, or when it is called if all together are too large."""
-    sizes = wrapped.translation.query_dim, wrapped.translation.memory_dim
-    numbers = sum(b.target.numel() * sizes[0] + b.source.numel() * sizes[1] for b in batches)
+def keep_states(wrapped: Wrapped, batch: Batch, batches: int) -> Callable[[], States]:
+    """The states of a frozen model as a function: computed now, or at each call if those of all batches are large."""
 
-    def compute(batch: Batch) -> tuple[Tensor, Tensor]:
+    def compute() -> States:
         with evaluating(wrapped):
             return wrapped.states(batch)
 
-    if numbers * wrapped.base.output.weight.element_size() > CACHE:
-        return [partial(compute, batch) for batch in batches]
+    sizes = wrapped.translation.query_dim, wrapped.translation.memory_dim
+    numbers = batch.target.numel() * sizes[0] + batch.source.numel() * sizes[1]
+    if batches * numbers * wrapped.base.output.weight.element_size() > CACHE:
+        return compute
+    states = compute()
+    return lambda: states
 
-    def known(states: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        return states
 
-    return [partial(known, compute(batch)) for batch in batches]
-
-
-def word_alignment(pair: TokenPair, matrix: Float[np.ndarray, "S T"]) -> WordAlignment:
-    """The word alignment of a pair from the padded posterior of its batch, whose last column is NULL."""
-    sizes = len(pair.target.words), len(pair.source.words)
-    if pair.blank:
-        return WordAlignment(np.zeros(sizes), np.zeros(sizes[0]), np.zeros(sizes[0]))
-    rows, columns = len(pair.target.ids), len(pair.source.ids)
-    cut = np.concatenate([matrix[:rows, :columns], matrix[:rows, -1:]], axis=1)
-    found = word_links(cut, [*pair.source.numbers, -1], pair.target.numbers)
-    missing = [(0, size - known) for size, known in zip(sizes, found.probability.shape, strict=True)]
-    rest = missing[0]  # words at the end of a line for which the tokenizer has no token
-    return WordAlignment(
-        np.pad(found.probability, missing), np.pad(found.null, rest), np.pad(found.entropy, rest)
+def posterior_of(latent: Latent) -> Categorical:
+    """p(z_j | x, y) of each output by itself, over the members of the prior."""
+    tiny = torch.finfo(torch.float32).tiny  # a probability may underflow, but the member still exists
+    return Categorical.from_scores(
+        exact_posterior(latent).mean.clamp_min(tiny).log(), exists=latent.prior.mask
     )
-
-
-def as_rows(sources: Any, mask: Tensor | None) -> list[Any]:
-    """Sentences as a list; a tensor of ids becomes lists without padding, which may be on either side."""
-    if not isinstance(sources, Tensor):
-        if isinstance(sources, str):
-            raise InputError("generate takes a list of sentences; put the sentence into one: [sentence]")
-        return list(sources)
-    if mask is None or mask.shape != sources.shape:
-        raise InputError(f"a tensor of ids needs an attention_mask of its shape, {tuple(sources.shape)}")
-    return [row[keep.bool()].tolist() for row, keep in zip(sources, mask, strict=True)]
-
-
-def cut(row: list[int], end: int, pad: int) -> list[int]:
-    """An output up to its end of sentence, which stays; without padding."""
-    row = row[: row.index(end) + 1] if end in row else row
-    while row and row[-1] == pad and pad != end:
-        row = row[:-1]
-    return row
