@@ -50,7 +50,7 @@ def test_outputs_without_a_source_word_come_from_null(fitted):
     for (_, target), alignment in zip(TEST, found.alignments, strict=True):
         for j, token in enumerate(target):
             null[4 if token == 4 else 0].append(alignment.null[j])
-    assert np.mean(null[4]) > 0.9
+    assert np.mean(null[4]) > 0.7
     assert np.mean(null[0]) < 0.1
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from latentalign.core.errors import NonFiniteScoresError
 from latentalign.core.latent import Estimate
 from latentalign.errors import DivergedError, InputError
 from latentalign.progress import Bars
@@ -78,7 +79,10 @@ def optimise(
         for epoch in range(settings.epochs):
             total, tokens = 0.0, 0
             for number in torch.randperm(len(estimates)).tolist():
-                estimate = estimates[number]()
+                try:
+                    estimate = estimates[number]()
+                except NonFiniteScoresError as error:
+                    raise DivergedError(f"epoch {epoch + 1}: {error}; use a lower learning_rate") from error
                 loss = estimate.loss()
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()

@@ -74,7 +74,8 @@ class Lexicon(nn.Module):
             hidden.flatten(0, 1), weight, self.bias, any_output.flatten(), max_logits=MAX_LOGITS
         )
         normaliser = logits[:, 0] - rows.view(any_output.shape)
-        return logits - normaliser.unsqueeze(1)
+        table: Tensor = logits - normaliser.unsqueeze(1)
+        return table
 
 
 class AlignmentLayer(nn.Module):
@@ -115,7 +116,7 @@ class AlignmentLayer(nn.Module):
             query, memory = (normalise(each) for each in states)
             scores = self.score(query, memory.unsqueeze(1))
         chain = self.chain(scores, mask, query, words)  # the memory of a jump chain is not used
-        return Latent(chain, lambda z: table.gather(-1, z.index))
+        return Latent(chain, lambda z: z.select(table))
 
     def prior_parameters(self) -> list[nn.Parameter]:
         """The parameters of the prior, without the member that stands for NULL, which the emission uses."""

@@ -180,13 +180,18 @@ def numbers_by_place(places: Sequence[tuple[int, int]], words: Sequence[Word]) -
 
 
 def numbers_by_decoding(tokenizer: Any, ids: Sequence[int], special: Sequence[bool]) -> list[int]:
-    """The word of each piece: how many words there are once it is decoded."""
-    found, seen = [], list[int]()
+    """The word of each piece: how many words there are once it is decoded. A space belongs to the word behind it."""
+    found, seen, before, spaces = list[int](), list[int](), "", 0
     for token, is_special in zip(ids, special, strict=True):
-        if not is_special:
-            seen.append(token)
-        found.append(max(0, len(find_words(tokenizer.decode(seen))) - 1) if seen else 0)
-    return found
+        seen += [] if is_special else [token]
+        text = tokenizer.decode(seen).rstrip() if seen else ""
+        number = max(0, len(find_words(text)) - 1)
+        if not is_special and text == before:
+            spaces += 1
+            continue
+        found += [number] * (spaces + 1)
+        before, spaces = text, 0
+    return found + [max(0, len(find_words(before)) - 1)] * spaces
 
 
 def short(value: object) -> str:

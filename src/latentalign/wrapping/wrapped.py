@@ -215,21 +215,24 @@ class Wrapped(nn.Module):
         The prior learns to predict the posterior of the first step, which is q in a variational bound.
         """
         layer, bound = self.alignment, OBJECTIVES["variational-enum"]()
-        by_words: list[Callable[[], Estimate]] = [lambda b=b: goal(self.explain(b, None)) for b in batches]
-        losses = optimise(list(layer.parameters()), by_words, settings, name="words")
-        learned = [keep_states(self, batch, len(batches)) for batch in batches]
+
+        def by_words(batch: Batch) -> Estimate:
+            return goal(self.explain(batch, None))
+
+        def by_states(batch: Batch, states: Callable[[], States], q: Categorical) -> Estimate:
+            latent = self.explain(batch, states())
+            return bound(Latent(latent.prior, latent.log_likelihood, q))
+
+        first = [partial(by_words, batch) for batch in batches]
+        losses = optimise(list(layer.parameters()), first, settings, name="words")
+        states = [keep_states(self, batch, len(batches)) for batch in batches]
         with evaluating(self):
             inferred = [posterior_of(self.explain(batch, None)) for batch in batches]
-
-        def estimate(batch: Batch, states: Callable[[], States], q: Categorical) -> Estimate:
-            latent = self.explain(batch, states())
-            return cast(Estimate, bound(Latent(latent.prior, latent.log_likelihood, q)))
-
-        by_states = [partial(estimate, *each) for each in zip(batches, learned, inferred, strict=True)]
+        second = [partial(by_states, *each) for each in zip(batches, states, inferred, strict=True)]
         later = replace(
             settings, epochs=-(-settings.epochs // 2), learning_rate=PRIOR_RATE * settings.learning_rate
         )
-        return losses + optimise(layer.prior_parameters(), by_states, later, name="states")
+        return losses + optimise(layer.prior_parameters(), second, later, name="states")
 
     def fit_translation(self, batches: list[Batch], goal: Objective, settings: FitSettings) -> list[float]:
         """Train the model and its latent layer together."""
@@ -241,7 +244,7 @@ class Wrapped(nn.Module):
             self.add_inference()
 
         def estimate(batch: Batch) -> Estimate:
-            return cast(Estimate, goal(self.choice(batch).observe(batch.target)))
+            return goal(self.choice(batch).observe(batch.target))
 
         modules = nn.ModuleList([self.model, self.translation, goal])
         parameters = [p for p in modules.parameters() if p.requires_grad]
