@@ -43,7 +43,7 @@ $(USABLE): pyproject.toml constraints.txt
 	touch $@
 
 $(READY): $(USABLE)
-	$(PIP) -e ".[dev,nmt,vqa,report,serve]"
+	$(PIP) -e ".[dev,nmt,vqa,hf,report,serve]"
 	touch $@
 
 $(DOCS): $(USABLE)

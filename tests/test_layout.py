@@ -10,6 +10,7 @@ SRC = Path(__file__).resolve().parents[1] / "src" / "latentalign"
 BASE = {"errors", "extras", "storage", "config", "recipe_errors", "textfiles"}
 BASE |= {"progress", "interrupts", "memory"}
 LIBRARY = {"core", "nn", "search", "training", "data", "reproduction", "web", "links", "markup", "aligner"}
+LIBRARY |= {"wrapping"}
 SHARED = {"tasks/base", "tasks/diagnosis", "tasks/figure_notes", "tasks/likelihoods", "tasks/padding"}
 SHARED |= {"tasks/marked_text", "tasks/splits", "tasks/text_checks"}
 """Modules that all tasks may use; the registry is not among them."""
@@ -24,6 +25,7 @@ MAY_IMPORT = {
     "links": {"links", "errors", "storage"},
     "markup": {"markup", "errors", "links"},
     "aligner": {"aligner", "core", "links", "config", "errors", "progress"},
+    "wrapping": {"wrapping", "core", "nn", "links", "errors", "progress", "storage"},
     "search": {"core", "search", "static_search", "errors"},
     "static_search": {"core", "search", "errors"},
     "training": {"core", "nn", "training"} | BASE,

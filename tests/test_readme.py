@@ -27,7 +27,7 @@ def outside_of_blocks(page):
     return re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
-TRAINING_PAGES = ("README.md", "extending.md", "own-model.md", "tutorial.md")
+TRAINING_PAGES = ("README.md", "extending.md", "own-model.md", "tutorial.md", "wrap.md")
 """Pages whose code trains a model, which takes more than a second."""
 
 

@@ -83,6 +83,8 @@ from latentalign.nn.chain_prior import ChainPrior
 from latentalign.nn.copying import CopyHead
 from latentalign.nn.heads import LinearHead, MLPHead, ProductHead, ResidualHead
 from latentalign.search import BeamSearch, Hypothesis, Step
+from latentalign.wrapping.encoder_decoder import EncoderDecoder
+from latentalign.wrapping.wrapped import Wrapped, wrap
 
 __all__ = [
     "BASELINES",
@@ -107,6 +109,7 @@ __all__ = [
     "Dirichlet",
     "DotScore",
     "EmissionLatent",
+    "EncoderDecoder",
     "Entmax",
     "Enumerate",
     "Estimate",
@@ -158,6 +161,7 @@ __all__ = [
     "TargetError",
     "UnknownNameError",
     "Variational",
+    "Wrapped",
     "certified_marginal",
     "dense_probability",
     "elbo_gap",
@@ -178,4 +182,5 @@ __all__ = [
     "soft_gap",
     "softmax_curvature",
     "target_log_prob",
+    "wrap",
 ]

@@ -16,6 +16,7 @@ EXTRA_OF = {
     "efficientnet_lite_pytorch": "vqa",
     "h5py": "vqa",
     "timm": "timm",
+    "transformers": "hf",
     "jinja2": "report",
     "matplotlib": "report",
     "fastapi": "serve",

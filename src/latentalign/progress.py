@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -70,7 +71,8 @@ class Bars:
     def __init__(self, *, shown: bool = True, live: bool = True) -> None:
         """Without `live`, bars are drawn only when they change, so that no thread disturbs a measurement."""
         self.shown = shown and verbosity() > Verbosity.QUIET
-        self.rich: Any = make_rich_bars(live) if self.shown and sys.stderr.isatty() else None
+        drawn = self.shown and sys.stderr.isatty() and find_spec("rich") is not None
+        self.rich: Any = make_rich_bars(live) if drawn else None
         self.live = live
 
     def __enter__(self) -> Bars:

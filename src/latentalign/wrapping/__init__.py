@@ -1,0 +1,1 @@
+"""Latent alignment around a model that somebody already has; see `latentalign.wrap`."""
