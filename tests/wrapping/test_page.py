@@ -18,7 +18,9 @@ PAIRS = [("das Haus ist alt .", "the house is old ."), ("das Buch ist neu .", "t
 def test_the_lines_of_the_page_run(page, tmp_path, capsys):
     pytest.importorskip("transformers", reason="transformers is missing: pip install 'latentalign[hf]'")
     tokenizer = make_tokenizer([line for pair in PAIRS for line in pair])
-    make_model("marian", len(tokenizer)).save_pretrained(tmp_path)
+    model = make_model("marian", len(tokenizer))
+    model.generation_config.max_new_tokens = 12  # as checkpoints on the hub have a limit
+    model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     blocks = re.findall(r"^```py\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     assert any("latentalign.wrap(" in block for block in blocks)
