@@ -11,7 +11,7 @@ BASE = {"errors", "extras", "storage", "config", "recipe_errors", "textfiles"}
 BASE |= {"progress", "interrupts", "memory"}
 LIBRARY = {"core", "nn", "search", "training", "data", "reproduction", "web", "links", "markup", "aligner"}
 SHARED = {"tasks/base", "tasks/diagnosis", "tasks/figure_notes", "tasks/likelihoods", "tasks/padding"}
-SHARED |= {"tasks/marked_text", "tasks/splits"}
+SHARED |= {"tasks/looks", "tasks/marked_text", "tasks/splits"}
 """Modules that all tasks may use; the registry is not among them."""
 MAY_IMPORT = {
     "core": {"core"},
