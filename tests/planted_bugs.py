@@ -26,6 +26,7 @@ import torch._dynamo
 from support.aligner_bugs import ALIGNER_BUGS
 from support.bugs import BUGS, Bug
 from support.chain_bugs import CHAIN_BUGS
+from support.look_bugs import LOOK_BUGS
 
 ROOT = Path(__file__).resolve().parents[1]
 FAILED = 1
@@ -88,7 +89,7 @@ def main(words: list[str]) -> int:
     torch.set_num_threads(1)
     chosen = [
         bug
-        for bug in (*BUGS, *CHAIN_BUGS, *ALIGNER_BUGS)
+        for bug in (*BUGS, *CHAIN_BUGS, *LOOK_BUGS, *ALIGNER_BUGS)
         if not words or any(word in bug.name for word in words)
     ]
     survivors = 0

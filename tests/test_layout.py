@@ -12,7 +12,7 @@ BASE |= {"progress", "interrupts", "memory"}
 LIBRARY = {"core", "nn", "search", "training", "data", "reproduction", "web", "links", "markup", "aligner"}
 LIBRARY |= {"wrapping"}
 SHARED = {"tasks/base", "tasks/diagnosis", "tasks/figure_notes", "tasks/likelihoods", "tasks/padding"}
-SHARED |= {"tasks/marked_text", "tasks/splits", "tasks/text_checks"}
+SHARED |= {"tasks/looks", "tasks/marked_text", "tasks/splits", "tasks/text_checks"}
 """Modules that all tasks may use; the registry is not among them."""
 MAY_IMPORT = {
     "core": {"core"},

@@ -10,6 +10,7 @@ from latentalign import DISTRIBUTIONS, OBJECTIVES, PREDICTIVES, SCORES, objectiv
 from latentalign.tasks.registry import TASKS
 from support.bugs import BUGS
 from support.chain_bugs import CHAIN_BUGS
+from support.look_bugs import LOOK_BUGS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -111,7 +112,7 @@ def test_the_glossary_is_in_alphabetical_order():
 
 def test_every_bug_of_the_list_can_still_be_planted_and_is_documented():
     page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
-    bugs = [*BUGS, *CHAIN_BUGS]
+    bugs = [*BUGS, *CHAIN_BUGS, *LOOK_BUGS]
     assert len({bug.name for bug in bugs}) == len(bugs) >= 60
     for bug in bugs:
         assert bug.old in (ROOT / "src" / "latentalign" / bug.file).read_text(encoding="utf-8"), bug.name

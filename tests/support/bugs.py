@@ -88,15 +88,15 @@ BUGS = [
     Bug(
         "top-k not renormalised",
         "core/distributions/categorical.py",
-        "OneHot(index, masked_log_softmax(log_prob, log_prob > NEG_INF), log_prob)",
-        "OneHot(index, log_prob, log_prob)",
+        "self.one_hot(index, masked_log_softmax(log_prob, log_prob > NEG_INF), log_prob)",
+        "self.one_hot(index, log_prob, log_prob)",
         "core/test_distributions.py::test_top_k_is_renormalised_and_of_all_positions_is_exact",
     ),
     Bug(
         "weights of the enumeration without gradient",
         "core/distributions/categorical.py",
-        "OneHot(index.expand(self.log_probs.shape), self.log_probs, self.log_probs)",
-        "OneHot(index.expand(self.log_probs.shape), self.log_probs.detach(), self.log_probs)",
+        "self.one_hot(index.expand(self.log_probs.shape), self.log_probs, self.log_probs)",
+        "self.one_hot(index.expand(self.log_probs.shape), self.log_probs.detach(), self.log_probs)",
         f"{EXACT}[True-1-batch1-marginal]",
     ),
     Bug(
@@ -137,8 +137,8 @@ BUGS = [
     Bug(
         "sum-and-sample: leftover mass of the wrong members",
         "core/expectations.py",
-        "left = over.mean.detach().masked_fill(~rest.mask, 0.0)",
-        "left = over.mean.detach().masked_fill(rest.mask, 0.0)",
+        "left = over.enumerate().log_weight.detach().exp().masked_fill(~rest.mask, 0.0)",
+        "left = over.enumerate().log_weight.detach().exp().masked_fill(rest.mask, 0.0)",
         "core/test_estimators.py::test_sum_and_sample_is_unbiased_where_several_members_are_left[1]",
     ),
     Bug(
@@ -158,8 +158,8 @@ BUGS = [
     Bug(
         "equal draws counted once",
         "core/alignments.py",
-        "return OneHot(self.index, log_sum_exp(weight), self.log_prob)",
-        "return OneHot(self.index, weight.amax(-1), self.log_prob)",
+        "return replace(self, log_weight=log_sum_exp(weight))",
+        "return replace(self, log_weight=weight.amax(-1))",
         "core/test_estimators.py::test_merging_equal_draws_keeps_every_average",
     ),
     Bug(
