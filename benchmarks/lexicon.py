@@ -96,7 +96,7 @@ def print_decoding(out: Path, run: Path, splits: dict[str, list[demo.Pair]], wei
     if not (run / "config.toml").exists():
         call("train", "nmt/demo", "--out", run, "--set", "training.threads=1")
     lexicon = swapped_nouns(splits["train"], splits["test"])
-    path = out / "swapped.tsv"
+    path = out / f"swapped-{len(splits['test'])}.tsv"  # it depends on the lines
     path.write_text("".join(f"{s}\t{t}\n" for s, t in lexicon.items()), encoding="utf-8")
     references = swap_references(splits["test"], lexicon)
     lines, trained = [" ".join(pair.source) for pair in splits["test"]], TRANSLATION.load(run)

@@ -54,7 +54,7 @@ def command(
         typer.Option(help="translations to use: source, tab, target, and optionally a tab and a weight"),
     ] = None,
     lexicon_weight: Annotated[
-        float | None, typer.Option(help="strength of the lexicon in nats; 0 only counts  [default: 10]")
+        float | None, typer.Option(help="strength of the lexicon in nats; 0 only counts  [default: 20]")
     ] = None,
     overwrite: OverwriteOption = False,
     batch_tokens: Annotated[int, typer.Option(help="padded source tokens of a batch")] = 1024,

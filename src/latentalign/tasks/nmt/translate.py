@@ -24,7 +24,7 @@ from latentalign.tasks.nmt.recipe import SearchConfig, TrainedTranslator
 from latentalign.tasks.nmt.tokenizer import EOS, Encoded
 
 CHUNK = 2000
-LEXICON_WEIGHT = 10.0
+LEXICON_WEIGHT = 20.0
 
 
 @dataclass(frozen=True)
