@@ -262,6 +262,16 @@ def test_where_eos_is_impossible_the_output_is_marked_unfinished():
         assert h == Hypothesis((A, A), -2.0, -2.0 / (7 / 6), finished=False)
 
 
+def test_a_sentence_with_an_output_gets_no_unfinished_ones():
+    table = torch.full((2, 6), -math.inf, dtype=torch.float64)
+    table[0, [EOS, A]] = torch.tensor([0.4, 0.6], dtype=torch.float64).log()
+    table[1, A] = 0.0  # the second token has to be eos, which is impossible
+    config = BeamSearch(beam=2, nbest=2, max_length_ratio=0.0, max_length_extra=2)
+    state = {"position": torch.zeros(1, dtype=torch.long)}
+    (found,) = config(TableStep(table), state, source_lengths=lengths(1), **SPECIAL)
+    assert [(h.tokens, h.finished) for h in found] == [((EOS,), True)]
+
+
 def test_unfinished_outputs_are_sorted_too():
     table = torch.tensor([[-9.0, -9.0, -math.inf, -1.0, -2.0, -3.0]], dtype=torch.float64)
     state = {"position": torch.zeros(1, dtype=torch.long)}
