@@ -85,7 +85,7 @@ def test_a_small_table_of_units_changes_nothing(tmp_path, many_processes, monkey
     [
         ({20: b""}, None),  # blank where no line may be blank
         (
-            {20: b"", 21: b"\xff"},
+            {20: b"", 25: b"\xff"},
             None,
         ),  # two errors: the first one counts, even if the second is read before it
         ({20: b"\xff", 40: b""}, None),

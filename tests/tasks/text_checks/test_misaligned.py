@@ -49,6 +49,19 @@ def test_log_likelihoods_are_those_of_the_chain(aligner, text):
     assert found[-1].tolist() == [0, 0]
 
 
+def test_gains_of_moved_lines_compare_each_line_with_its_own_neighbour(aligner, text, monkeypatch):
+    monkeypatch.setattr(misaligned, "SUSPICIOUS", 99.0)  # look at all lines
+    words = [(a.lower().split(), b.lower().split()) for a, b in text[1][:40]]
+    gains, size = misaligned.measure_gains(aligner, words), np.array([len(a) + len(b) for a, b in words])
+    own = aligner.log_likelihoods(words).sum(1)
+    for lag in misaligned.LAGS:
+        for i in range(5, 35, 7):  # target i beside source i - lag, and source i beside target i + lag
+            pairs = [(words[i - lag][0], words[i][1]), (words[i][0], words[i + lag][1])]
+            found = aligner.log_likelihoods(pairs)
+            wanted = found[0, 0] + found[1, 1] - own[i]
+            assert (gains.moved[lag][i] - gains.own[i]) * size[i] == pytest.approx(wanted, abs=1e-3)
+
+
 def test_translations_are_left_alone(aligner, text):
     assert find(aligner, text[1]) == []
 
