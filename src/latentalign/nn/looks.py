@@ -36,7 +36,8 @@ class Looks(nn.Module, ABC):
         if self.views is None:
             return members
         seen: Tensor = self.views(members)
-        return seen.unflatten(-1, (self.looks, -1)).transpose(-2, -3).flatten(-3, -2)
+        by_look: Tensor = seen.unflatten(-1, (self.looks, -1))
+        return by_look.transpose(-2, -3).flatten(-3, -2)
 
     def seen_size(self, member_dim: int) -> int:
         """The size of what the head sees of a member."""

@@ -59,11 +59,11 @@ def certified_log_probs(
 
     def add(out: Tensor, owner: Tensor, member: Tensor, log_weight: Tensor) -> None:
         if everything.looks == 1:
-            found = parts[source[owner], member]
+            from_memory = parts[source[owner], member]
         else:
-            rows = digits(member, parts.shape[1], everything.looks)
-            found = parts[source[owner].unsqueeze(-1), rows].sum(-2)
-        hidden = head.hidden(from_query[owner], found)
+            both = digits(member, parts.shape[1], everything.looks)
+            from_memory = parts[source[owner].unsqueeze(-1), both].sum(-2)
+        hidden = head.hidden(from_query[owner], from_memory)
         rows = {"log_weight": log_weight, "owner": owner}
         add_mixture(out, hidden, weight, bias, max_logits=max_logits, **rows)
 

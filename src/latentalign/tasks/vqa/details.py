@@ -26,6 +26,7 @@ def details(trained: TrainedAnswerer, split: str, *, questions: int) -> dict[str
     sums = {name: np.zeros(len(corpus.examples)) for name in ("nll", "entropy_prior")}
     for part, latent in observed_batches(trained, corpus):
         values = {"nll": predictive.log_prob(latent), "entropy_prior": mean_entropy(latent.prior.shown)}
+        assert part.weight is not None
         for name, value in values.items():
             np.add.at(sums[name], part.batch.index.numpy(), (value.cpu().double() * part.weight).numpy())
     pictures = [e.question.image_id for e in corpus.examples]
