@@ -272,7 +272,7 @@ def test_flaws_are_counted_and_their_lines_named(checked):
     report = checked(pairs, max_length=40, max_dropped=0.5)["train"]
     assert report.counts == {
         "pairs": 100, "blank_source": 3, "blank_target": 2, "overlong": 1, "blank_or_overlong": 5,
-        "duplicate": 2, "identical": 1, "uneven": 1, "control": 2, "replacement": 1, "mojibake": 2,
+        "duplicate": 2, "identical": 1, "uneven": 1, "swapped": 0, "control": 2, "replacement": 1, "mojibake": 2,
         "leaked": 0, "leaked_source": 0,
     }  # fmt: skip
     lines = {fault.kind: fault.lines for fault in report.faults}
