@@ -34,6 +34,7 @@ def fitted():
     return wrapped, result, before
 
 
+@pytest.mark.slow
 def test_align_mode_finds_the_links_of_a_dictionary_in_mirrored_order(fitted):
     wrapped, result, _ = fitted
     assert result.losses[-1] < result.losses[0] / 2
@@ -43,6 +44,7 @@ def test_align_mode_finds_the_links_of_a_dictionary_in_mirrored_order(fitted):
     assert sum(map(len, found.links)) <= 1.03 * sum(map(len, gold))
 
 
+@pytest.mark.slow
 def test_outputs_without_a_source_word_come_from_null(fitted):
     wrapped, _, _ = fitted
     found = wrapped.align(TEST)
@@ -54,11 +56,13 @@ def test_outputs_without_a_source_word_come_from_null(fitted):
     assert np.mean(null[0]) < 0.1
 
 
+@pytest.mark.slow
 def test_probabilities_of_a_word_and_null_sum_to_one(fitted):
     for alignment in fitted[0].align(TEST).alignments:
         assert alignment.probability.sum(1) + alignment.null == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_align_mode_freezes_the_model_and_its_likelihood(fitted):
     wrapped, _, before = fitted
     torch.testing.assert_close(dict(wrapped.model.state_dict()), before, rtol=0, atol=0)
@@ -66,6 +70,7 @@ def test_align_mode_freezes_the_model_and_its_likelihood(fitted):
     torch.testing.assert_close(wrapped.log_likelihoods(PAIRS), fresh, rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_fit_depends_on_the_seed_alone():
     results = []
     for noise, seed in ((0, 0), (1, 0), (1, 5)):
@@ -81,6 +86,7 @@ def test_fit_depends_on_the_seed_alone():
     assert not torch.equal(results[0], results[2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "options"),
     [
@@ -233,6 +239,7 @@ def test_a_space_belongs_to_the_word_behind_it():
     assert numbers_by_place([(0, 0), (0, 2), (2, 3), (3, 5)], find_words("ab cd")) == [0, 0, 1, 1]
 
 
+@pytest.mark.slow
 def test_wrapping_a_torch_model_needs_no_other_package():
     code = (
         "import sys, torch, latentalign\n"

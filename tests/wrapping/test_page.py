@@ -14,6 +14,7 @@ PAGES = [
 PAIRS = [("das Haus ist alt .", "the house is old ."), ("das Buch ist neu .", "the book is new .")] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_lines_of_the_page_run(page, tmp_path, capsys):
     pytest.importorskip("transformers", reason="transformers is missing: pip install 'latentalign[hf]'")
