@@ -41,6 +41,13 @@ def test_marginal_likelihood_beats_soft_attention_where_the_lookup_is_ambiguous(
 
 
 @pytest.mark.slow
+def test_two_dependent_looks_answer_what_one_look_cannot(tmp_path):
+    nll = numbers(r"\| (\w+) \| ([\d.]+) \|", run("two_looks.py", cwd=tmp_path))
+    assert nll["dependent"] < 0.05
+    assert min(nll[looks] for looks in "124") > 0.2
+
+
+@pytest.mark.slow
 def test_the_new_estimator_is_unbiased_and_spreads_less(tmp_path):
     out = run("new_estimator.py", "given.png", cwd=tmp_path)
     assert max(numbers(r"(\w+\(\d\)).* mean ([\d.]+) standard errors", out).values()) < 5
