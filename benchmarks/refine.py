@@ -6,8 +6,8 @@ q sees the whole output, so its alignments may be better than those of the prior
 takes the n best outputs and scores every position by log sum_i q(z_j = i) f(y_j | i). At the positions of lowest
 score, the word is replaced by the most probable ones under q's alignment. All outputs are ranked again by the exact
 log p(y | x), normalised by length as in the search, and the n best are kept. The last rows rank the n best of the
-search by the ELBO instead. RUN needs an inference network. On the demo language nothing of this helped, so no command offers it. Only
-outputs of equal length are proposed: a replaced word stays one piece.
+search by the ELBO instead. RUN needs an inference network. On the demo language nothing of this helped, so no command
+offers it. Only outputs of equal length are proposed: a replaced word stays one piece.
 """
 
 from __future__ import annotations
