@@ -61,8 +61,8 @@ def certified_log_probs(
         if everything.looks == 1:
             found = parts[source[owner], member]
         else:
-            rows = digits(member, parts.shape[1], everything.looks)
-            found = parts[source[owner].unsqueeze(-1), rows].sum(-2)
+            selected = digits(member, parts.shape[1], everything.looks)
+            found = parts[source[owner].unsqueeze(-1), selected].sum(-2)
         hidden = head.hidden(from_query[owner], found)
         rows = {"log_weight": log_weight, "owner": owner}
         add_mixture(out, hidden, weight, bias, max_logits=max_logits, **rows)
