@@ -35,9 +35,8 @@ class Looks(nn.Module, ABC):
         """The members as each look sees them; padding must hold finite numbers, as for scores."""
         if self.views is None:
             return members
-        seen: Tensor = self.views(members)
-        by_look: Tensor = seen.unflatten(-1, (self.looks, -1))
-        return by_look.transpose(-2, -3).flatten(-3, -2)
+        seen: Tensor = self.views(members).unflatten(-1, (self.looks, -1))
+        return seen.transpose(-2, -3).flatten(-3, -2)
 
     def seen_size(self, member_dim: int) -> int:
         """The size of what the head sees of a member."""

@@ -25,6 +25,7 @@ def details(trained: TrainedAnswerer, split: str, *, questions: int) -> dict[str
     predicted = answer_corpus(trained, corpus, predictive)
     sums = {name: np.zeros(len(corpus.examples)) for name in ("nll", "entropy_prior")}
     for part, latent in observed_batches(trained, corpus):
+        assert part.weight is not None
         values = {"nll": predictive.log_prob(latent), "entropy_prior": mean_entropy(latent.prior.shown)}
         assert part.weight is not None
         for name, value in values.items():
