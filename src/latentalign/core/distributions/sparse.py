@@ -81,7 +81,7 @@ class SparseLogProbs(torch.autograd.Function):
         """Sort the scores; the support is the largest number of members that lie above their own threshold."""
         highest = scores.masked_fill(~exists, NEG_INF).amax(-1, keepdim=True)
         scaled = (scores - highest.masked_fill(highest == NEG_INF, 0.0)) * (a - 1)
-        # Scores that are out of reach anyway could overflow when they are squared.
+        # Scores that are out of reach anyway could overflow when they are summed.
         scaled = scaled.clamp_min(OUT_OF_REACH).masked_fill(~exists, OUT_OF_REACH)
         ordered = scaled.sort(-1, descending=True).values
         count = torch.arange(1, scores.shape[-1] + 1, device=scores.device, dtype=scores.dtype)
