@@ -40,7 +40,7 @@ from peer_pytorch import LSTMPeer, TransformerPeer, pad
 JOEYNMT = "joeynmt==2.3.0"
 IMPORTED = ("importlib_metadata", "matplotlib", "numpy", "packaging", "pyyaml", "sacrebleu", "sacremoses")
 IMPORTED += ("sentencepiece", "subword-nmt", "tensorboard")
-"""What JoeyNMT imports. Its package also asks for linters, plotting and data sets, which take an hour to resolve."""
+"""What JoeyNMT imports. Its package also asks for linters, plotting and data sets, which it does not need here."""
 SIZE, LAYERS, HEADS, DROPOUT = 256, 3, 4, 0.3
 BATCHES, SOURCES = 4, 64
 
