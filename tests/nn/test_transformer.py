@@ -18,8 +18,10 @@ def sizes(positions="rotary", **more):
     return LayerSizes(8, heads=2, inner=12, positions=positions, **more)
 
 
-def decoder(lagged=0, positions="rotary", **more):
-    made = TransformerDecoder(sizes(positions, **more), 2, score="scaled-dot", lagged_layers=lagged)
+def decoder(lagged=0, positions="rotary", cross=None, **more):
+    made = TransformerDecoder(
+        sizes(positions, **more), 2, score="scaled-dot", lagged_layers=lagged, cross_layers=cross
+    )
     return made.double().eval()
 
 
@@ -27,9 +29,10 @@ def inputs():
     return torch.randn(3, 5, 8, dtype=torch.float64), torch.randn(3, 4, 8, dtype=torch.float64)
 
 
+@pytest.mark.parametrize("cross", [None, 1])
 @pytest.mark.parametrize(("lagged", "positions"), KINDS)
-def test_one_step_after_the_other_gives_all_queries_and_scores(lagged, positions):
-    d, (words, memory) = decoder(lagged, positions), inputs()
+def test_one_step_after_the_other_gives_all_queries_and_scores(lagged, positions, cross):
+    d, (words, memory) = decoder(lagged, positions, cross), inputs()
     queries, scores = d(words, torch.ones(3, 5).bool(), memory, mask=MASK)
     state, projected = d.start(3, memory), d.project(memory)
     for t in range(5):
@@ -51,6 +54,14 @@ def test_later_words_never_matter(lagged, positions):
     ):
         torch.testing.assert_close(a[:, :3], b[:, :3], rtol=1e-12, atol=1e-12)
         assert not torch.allclose(a[:, 3:], b[:, 3:])
+
+
+def test_only_the_lowest_layers_have_attention_to_the_source():
+    layers = decoder(cross=1).stack.layer_list()
+    assert [hasattr(layer, "cross_attention") for layer in layers] == [True, False]
+    assert sum(p.numel() for p in decoder(cross=2).parameters()) == sum(
+        p.numel() for p in decoder().parameters()
+    )
 
 
 @pytest.mark.parametrize("lagged", [0, 1])

@@ -180,12 +180,12 @@ class Layer(nn.Module):
 
 
 class Stack(nn.Module):
-    """Layers with a last norm, and the positions that they share."""
+    """Layers with a last norm, and the positions that they share. The lowest `cross` layers look at a source."""
 
-    def __init__(self, sizes: LayerSizes, layers: int, *, cross: bool = False) -> None:
+    def __init__(self, sizes: LayerSizes, layers: int, *, cross: int = 0) -> None:
         super().__init__()
         self.sizes = sizes
-        self.layers = nn.ModuleList([Layer(sizes, cross=cross) for _ in range(layers)])
+        self.layers = nn.ModuleList([Layer(sizes, cross=i < cross) for i in range(layers)])
         self.norm = nn.LayerNorm(sizes.width)
         learned = sizes.positions == "learned"
         self.positions = nn.Embedding(sizes.max_positions, sizes.width) if learned else None

@@ -6,6 +6,8 @@ positions before it. Attention inside the layers is soft; only the scores on top
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -24,14 +26,23 @@ class TransformerDecoder(nn.Module):
     query of the head too. It may then have seen the right member already, and z explains little. With more, the query
     is *lagged*: it comes from so many layers of causal self-attention over the words before y_j and what the last
     attention to the source found one position earlier. This corresponds to the input feeding of recurrent decoders.
+
+    Only the lowest `cross_layers` layers look at the source; all of them if it is None.
     """
 
     def __init__(
-        self, sizes: LayerSizes, layers: int, *, score: str | nn.Module, lagged_layers: int = 0
+        self,
+        sizes: LayerSizes,
+        layers: int,
+        *,
+        score: str | nn.Module,
+        lagged_layers: int = 0,
+        cross_layers: int | None = None,
     ) -> None:
         super().__init__()
         width = sizes.width
-        self.stack = Stack(sizes, layers, cross=True)
+        self.cross_layers = layers if cross_layers is None else cross_layers
+        self.stack = Stack(sizes, layers, cross=self.cross_layers)
         self.score = resolve_score(score, query_dim=width, memory_dim=width, hidden=width)
         self.lagged = Stack(sizes, lagged_layers) if lagged_layers else None
         self.from_found = nn.Linear(width, width) if lagged_layers else None
@@ -51,9 +62,10 @@ class TransformerDecoder(nn.Module):
         words = scale_words(words, word_mask)
         x, rotation = self.stack.place(words)
         keys, found, members = key_mask(mask), x, self.project_layers(memory)
-        for layer, part in zip(self.stack.layer_list(), members, strict=True):
+        for layer, part in zip_longest(self.stack.layer_list(), members):
             x = layer(x, rotation=rotation, causal=True)
-            x, found = layer.look(x, part, keys, rotation=rotation)
+            if part is not None:
+                x, found = layer.look(x, part, keys, rotation=rotation)
             x = layer.finish(x)
         state = self.stack.norm(x)
         scores: Tensor = self.score(state, memory.unsqueeze(1))
@@ -71,9 +83,10 @@ class TransformerDecoder(nn.Module):
         return torch.cat([self.score.project(memory), *self.project_layers(memory)], -1)
 
     def project_layers(self, memory: Float[Tensor, "B T W"]) -> list[Float[Tensor, "B T two_W"]]:
-        """Keys and values of the source for every layer."""
+        """Keys and values of the source for every layer that looks at it."""
         rotation = self.stack.rotation_of(memory)
-        return [layer.cross_attention.project(memory, rotation) for layer in self.stack.layer_list()]
+        layers = self.stack.layer_list()[: self.cross_layers]
+        return [layer.cross_attention.project(memory, rotation) for layer in layers]
 
     def start(self, n: int, like: Tensor) -> DecoderState:
         """The state before the first word: no keys and values, and nothing found."""
@@ -101,14 +114,15 @@ class TransformerDecoder(nn.Module):
         layers = self.stack.layer_list()
         after: DecoderState = {}
         seen = state["keys.0"].shape[1]
-        per_layer = [2 * self.width] * len(layers)
+        per_layer = [2 * self.width] * self.cross_layers
         score, *members = projected.split([projected.shape[-1] - sum(per_layer), *per_layer], -1)
         word = scale_words(words.unsqueeze(1), mask.new_ones(len(words), 1))
         x, rotation = self.stack.place(word, seen)
         keys, found = key_mask(mask), x
-        for i, (layer, part) in enumerate(zip(layers, members, strict=True)):
+        for i, (layer, part) in enumerate(zip_longest(layers, members)):
             x, after[f"keys.{i}"] = layer.step(x, state[f"keys.{i}"], rotation)
-            x, found = layer.look(x, part, keys, rotation=rotation)
+            if part is not None:
+                x, found = layer.look(x, part, keys, rotation=rotation)
             x = layer.finish(x)
         query = self.stack.norm(x).squeeze(1)
         scores = self.score.scores(query, score)

@@ -23,7 +23,12 @@ KINDS = [
     for state in ("full", "lagged")
     for positions in ("rotary", "learned")
 ]
-OTHERS = [{"emission": "word"}, {"emission": "word+state", "null": True}, {"emission_bottleneck": 3}]
+OTHERS = [
+    {"emission": "word"},
+    {"emission": "word+state", "null": True},
+    {"emission_bottleneck": 3},
+    {"cross_layers": 1},
+]
 
 
 def build(objective=None, inference=True, *, null=False, **sizes):
@@ -179,6 +184,7 @@ def test_soft_attention_is_one_more_attention_of_a_plain_transformer(model):
         (["model.heads=3"], "cannot be divided among 3 heads"),
         (["model.embedding=12", "model.heads=4"], "even size"),
         (["model.emission_state=full", "model.lagged_layers=3"], "lagged_layers needs model.emission_state"),
+        (["model.cross_layers=3"], "model.cross_layers is larger than model.decoder_layers"),
         (["model.backbone=lstm"], 'model.emission_state has no effect if model.backbone is "lstm"'),
         (["model.backbone=gru"], "backbone"),
         (["model.attention=scaled-dit"], "did you mean 'scaled-dot'"),

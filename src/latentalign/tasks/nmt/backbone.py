@@ -24,6 +24,7 @@ ONLY = {
         "feedforward",
         "positions",
         "max_positions",
+        "cross_layers",
         "emission_state",
         "lagged_layers",
         "emission_bottleneck",
@@ -77,6 +78,8 @@ class ModelConfig(Section):
     """`transformer`: how layers know the order of words."""
     max_positions: int = Field(1024, ge=1)
     """`transformer`: number of learned positions. Tokens beyond share the last one."""
+    cross_layers: int | None = Field(None, ge=1)
+    """`transformer`: how many decoder layers, the lowest ones, attend to the source. If unset, all."""
     emission_state: Literal["full", "lagged"] = "full"
     """`transformer`: what the head sees besides the selected source position. `full`: the last decoder state, which
     may have looked at the right position already. `lagged`: a state that knows only what attention found one target
@@ -119,6 +122,10 @@ class ModelConfig(Section):
             lagged, default = self.emission_state == "lagged", fields["lagged_layers"].default
             if not lagged and self.lagged_layers != default:
                 raise ValueError('model.lagged_layers needs model.emission_state = "lagged"')
+            if self.cross_layers is not None and self.cross_layers > self.decoder_layers:
+                raise ValueError(
+                    f"model.cross_layers is larger than model.decoder_layers ({self.decoder_layers})"
+                )
             try:
                 _ = self.layer_sizes
             except ValueError as error:
@@ -176,7 +183,11 @@ class ModelConfig(Section):
         if self.backbone == "transformer":
             lagged = self.lagged_layers if self.emission_state == "lagged" else 0
             return TransformerDecoder(
-                self.layer_sizes, self.decoder_layers, score=score, lagged_layers=lagged
+                self.layer_sizes,
+                self.decoder_layers,
+                score=score,
+                lagged_layers=lagged,
+                cross_layers=self.cross_layers,
             )
         return AttentionDecoder(
             self.embedding,
