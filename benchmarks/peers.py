@@ -1,6 +1,7 @@
 """Speed beside other programs, all measured in turns in one run: JoeyNMT and plain PyTorch.
 
     python benchmarks/peers.py OUT [--batch 192] [--rounds 5] [--seconds 4] [--threads 2] [--without-joeynmt]
+        [--only training]
 
 JoeyNMT is installed from PyPI into OUT/joeynmt; it is no dependency of the project. Every program trains a model of
 the same sizes on the same random sentences (those of `latentalign bench`) and translates the same sources. Prints
@@ -109,7 +110,8 @@ class Plain:
     def speed(self, beam: int, batch: int) -> float:
         """Sentences per second."""
         self.model.eval()
-        groups = [self.sources[i : i + batch] for i in range(0, len(self.sources), batch)][:16]
+        sources = evenly_spaced(self.sources, 16 * batch)
+        groups = [sources[i : i + batch] for i in range(0, len(sources), batch)]
         start = time.perf_counter()
         for group in groups:
             self.model.translate(pad(group), beam)
@@ -175,6 +177,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--without-joeynmt", action="store_true")
+    parser.add_argument("--only", choices=["training", "decoding"], help="measure one of them")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     presets = {
@@ -185,8 +188,10 @@ def main() -> None:
     for name, preset in presets.items():
         problems[name] = asked.out / f"{name}.json"
         write_problem(preset, problems[name], asked.threads)
-    training(asked, presets, problems)
-    decoding(asked, presets, problems)
+    if asked.only != "decoding":
+        training(asked, presets, problems)
+    if asked.only != "training":
+        decoding(asked, presets, problems)
 
 
 def training(asked: argparse.Namespace, presets: dict[str, Preset], problems: dict[str, Path]) -> None:
