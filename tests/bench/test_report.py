@@ -32,7 +32,8 @@ RESULT = {
     "rows": [
         row("soft", 6543.0, 1.0, 0.5),
         row("marginal", 1234.0, 5.3, 0.75),
-        {**row("marginal", 4321.0, None, 0.25, tolerance=0.01, tail="sample"), "visited": 1.75},
+        {**row("marginal", 4321.0, None, 0.25, tolerance=0.01, tail="sample"), "visited": 1.75}
+        | {"certificate_share": 0.142},
     ],
     "growth": [
         {"axis": a, "size": s, "objective": o, "tokens_per_second": 1500.0 / s, "peak_memory_mb": 9.0 * s}
@@ -55,7 +56,20 @@ def printed(result, **more):
 
 def test_tables_hold_every_figure_within_eighty_columns():
     text = printed(RESULT)
-    for shown in ("6,543", "5.30", "75 %", "11.50", "25.0", "321", "1.75", "123.4", "45.6", "V 50", "2.13"):
+    for shown in (
+        "6,543",
+        "5.30",
+        "75 %",
+        "11.50",
+        "25.0",
+        "321",
+        "1.75",
+        "14 %",
+        "123.4",
+        "45.6",
+        "V 50",
+        "2.13",
+    ):
         assert shown in text
     assert "2 threads" in text
     assert "T = 40" in text

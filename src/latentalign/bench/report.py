@@ -100,15 +100,28 @@ def caption(result: Result) -> str:
         "tokens: target tokens with </s>, without padding\n"
         "GEMM share: counted operations / time / GEMM rate\n"
         "emitted: (query, member) pairs through the output layer, backward passes included"
+        + "\ncertificate: share of the time that decides which members are visited"
+        * has_certificates(result)
     )
+
+
+def has_certificates(result: Result) -> bool:
+    """Whether a row has a certified sum."""
+    return any("visited" in row for row in result["rows"])
+
+
+def format_share(share: float | None) -> str:
+    """A share of the time in per cent."""
+    return "-" if share is None else f"{100 * share:.0f} %"
 
 
 def rows_table(result: Result) -> Table:
     """Speed, cost and memory of every objective."""
-    visits = any("visited" in row for row in result["rows"])
-    table = new_table("training", [*HEADINGS, *["visited"] * visits])
+    visits = has_certificates(result)
+    table = new_table("training", [*HEADINGS, *["visited", "certi-\nficate"] * visits])
     for row in result["rows"]:
         share = None if row["gemm_share"] is None else 100 * row["gemm_share"]
+        certificate = [format_number(row.get("visited"), 2), format_share(row.get("certificate_share"))]
         table.add_row(
             label(row["objective"], row["options"]).replace(":", "\n  "),
             format_number(row["tokens_per_second"], 0),
@@ -117,7 +130,7 @@ def rows_table(result: Result) -> Table:
             format_number(row["emissions_per_token"], 2),
             format_number(1000 * row["gflop_per_token"], 1),
             format_number(row["peak_memory_mb"], 0),
-            *([format_number(row.get("visited"), 2)] * visits),
+            *(certificate if visits else []),
         )
     return table
 

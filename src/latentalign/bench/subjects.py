@@ -9,11 +9,13 @@ from statistics import median
 from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from latentalign.bench.counting import count_operations
 from latentalign.bench.rows import SOFT, Row
 from latentalign.bench.sentences import FixedLength, evenly_spaced
 from latentalign.bench.workload import Preset, Workload
+from latentalign.core.kernels.certified import CERTIFICATE
 from latentalign.core.kernels.fused_softmax import aligned
 from latentalign.core.predictives import parse_predict
 from latentalign.tasks.nmt.decode import Translator
@@ -123,7 +125,8 @@ class Training:
         return peak_memory_mb() - self.before
 
     def counts(self) -> dict[str, float]:
-        """Operations, emissions and members visited by a certificate, per target token of a pass.
+        """Operations, emissions and members visited by a certificate, per target token of a pass, and the share of
+        time that the certificate takes.
 
         Call this last: counting takes memory itself.
         """
@@ -136,7 +139,15 @@ class Training:
         }
         if "visited" in sums[0].terms:
             found["visited"] = sum(float(s.terms["visited"]) for s in sums) / tokens
+            found["certificate_share"] = self.certificate_share()
         return found
+
+    def certificate_share(self) -> float:
+        """The share of an update's time that decides which members are visited, by a profile of one pass."""
+        with profile(activities=[ProfilerActivity.CPU]) as found:
+            seconds = seconds_of(lambda: [self.trainer.update([key]) for key in self.keys])
+        events = [event for event in found.key_averages() if event.key == CERTIFICATE]
+        return float(sum(event.cpu_time_total for event in events)) / 1e6 / seconds
 
 
 class Decoding:

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.profiler import record_function
 
 from latentalign.core.alignments import OneHot
 from latentalign.core.devices import prefers_static_shapes
@@ -23,6 +24,8 @@ from latentalign.core.latent import Latent
 from latentalign.core.numerics import NEG_INF
 
 Tail = Literal["enumerate", "sample"]
+CERTIFICATE = "latentalign::certificate"
+"""The name, in profiles, of everything that decides which members are visited."""
 SHORTLIST = 256
 """Default for the number of outputs in the screened bound."""
 
@@ -71,10 +74,11 @@ def certified_marginal(
     if prefers_static_shapes(latent.prior.mask.device):  # values are not compared: every member is visited
         value = latent.log_marginal(latent.prior.enumerate())
         return Certified(value, value, torch.zeros_like(value), latent.prior.mask.sum(-1))
-    screen = screen_of(latent, shortlist)
-    with torch.no_grad():
-        ranking = rank_members(latent.prior, screen)
-        plan = plan_visits(ranking, tolerance, most=members if tail == "sample" else None, draws=draws)
+    with record_function(CERTIFICATE):
+        screen = screen_of(latent, shortlist)
+        with torch.no_grad():
+            ranking = rank_members(latent.prior, screen)
+            plan = plan_visits(ranking, tolerance, most=members if tail == "sample" else None, draws=draws)
     log_prob = latent.prior.log_prob_of(plan.index)
     weight = (log_prob - plan.log_proposal).masked_fill(~plan.chosen, NEG_INF)
     looks = latent.prior.members_per_alignment
