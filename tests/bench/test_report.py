@@ -82,6 +82,10 @@ def test_a_transformer_is_described_by_its_own_sizes():
     ).model_dump()
     text = printed({**RESULT, "workload": {**RESULT["workload"], "model": model}})
     assert "transformer: width 1024, 16 heads, encoder 2 and decoder 2 layers, lagged state" in text
+
+
+def test_columns_that_no_row_fills_are_absent():
+    assert "visited" in printed(RESULT)
     assert "visited" not in printed({**RESULT, "rows": RESULT["rows"][:2]})
 
 

@@ -101,7 +101,7 @@ def train_row(plan: Plan, row: Row, seed: int, *, warm_starts: WarmStarts, bars:
         record = measure_row(plan, row, seed, lambda: show_progress(plan.run_folder(row.name, seed), bar))
         write_json(path, record)
     except (CommandFailed, OSError, ValueError, LatentAlignError) as error:
-        bar.finish("stopped" if is_stopping() else "failed")
+        bar.finish("stopped" if is_stopping() else f"failed: {error}")
         return Failure(row.name, seed, str(error), getattr(error, "exit_code", 1))
     figure = next((name for name in plan.experiment.figures if isinstance(record[name], float)), None)
     news = f"{figure} {record[figure]:.3f}, finished" if figure else "finished"
