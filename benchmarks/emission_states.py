@@ -1,10 +1,11 @@
-"""What a transformer's emission may know about the source: soft attention and marginal likelihood side by side.
+"""What a transformer's emission may know about the source: objectives side by side for every setting.
 
     python benchmarks/emission_states.py OUT [--recipe nmt/demo-transformer] [--steps 942] [--only full,lagged]
+        [--objectives soft,marginal,variational-sample]
 
-Trains each setting from scratch with `soft` and `marginal`, one seed, one thread, with the settings of the recipe and
-the same number of updates. Finished runs in OUT are kept. Prints a Markdown table: test perplexity, how much z matters,
-and the CPU time of training relative to the plain soft transformer.
+Trains each setting from scratch with each objective, one seed, one thread, with the settings of the recipe and the same
+number of updates. q starts at the prior. Finished runs in OUT are kept. Prints a Markdown table: test perplexity, how
+much z matters, and the CPU time of training relative to the plain soft transformer.
 """
 
 from __future__ import annotations
@@ -49,8 +50,12 @@ def measure(name: str, objective: str, options: argparse.Namespace) -> dict[str,
     run: Path = options.out / f"{name}-{objective}"
     result = run.with_suffix(".json")
     if not result.is_file():
-        limits = [f"training.max_steps={options.steps}", "training.threads=1"]
-        changes = [f"--set={change}" for change in (*SETTINGS[name], *limits, *options.set)]
+        common = [
+            f"training.max_steps={options.steps}",
+            "training.threads=1",
+            "inference.start_at_prior=true",
+        ]
+        changes = [f"--set={change}" for change in (*SETTINGS[name], *common, *options.set)]
         _, seconds = call(
             "train", options.recipe, "--out", str(run), "--objective", objective, "--overwrite", *changes
         )
@@ -67,17 +72,21 @@ def main() -> None:
     parser.add_argument("--recipe", default="nmt/demo-transformer")
     parser.add_argument("--steps", type=int, default=942)
     parser.add_argument("--only", default=",".join(SETTINGS), help="comma-separated settings")
+    parser.add_argument(
+        "--objectives", default="soft,marginal,variational-sample", help="comma-separated names"
+    )
     parser.add_argument("--set", action="append", default=[], help="table.key=value; repeatable")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    columns = ("ppl", "bleu", "mutual_information", "entropy_prior", "entropy_posterior")
-    print("| emission | objective | " + " | ".join(columns) + " | CPU time |\n" + "|---" * 8 + "|")
+    columns = ("ppl", "bleu", "mutual_information", "entropy_prior", "entropy_posterior", "aer_posterior")
+    print(f"| emission | objective | {' | '.join(columns)} | CPU time |\n{'|---' * (len(columns) + 3)}|")
     plain = None
     for name in options.only.split(","):
-        for objective in ("soft", "marginal"):
+        for objective in options.objectives.split(","):
             found = measure(name, objective, options)
             plain = plain or found["cpu_seconds"]
-            cells = [f"{found['figures'][column]:.3f}" for column in columns]
+            figures = found["figures"]
+            cells = [f"{figures[column]:.3f}" if column in figures else "-" for column in columns]
             ratio = f"{found['cpu_seconds'] / plain:.2f}"
             print(f"| {name} | {objective} | " + " | ".join(cells) + f" | {ratio} |", flush=True)
 

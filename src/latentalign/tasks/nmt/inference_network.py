@@ -34,6 +34,9 @@ class InferenceConfig(Section):
     monotone prior, which needs it."""
     smoothing: float = Field(0.1, ge=0, le=1)
     """Share of a q from links that is spread evenly over all source positions, and NULL if the prior has it."""
+    start_at_prior: bool = False
+    """Multiply the prior by what the network says, q(z) = p(z) exp(score) / sum, so that q is the prior when training
+    begins. Without it, q starts almost even over the source."""
 
     def like_encoder(self, layers: int, size: int) -> InferenceConfig:
         """The same settings. Sizes that are not set are those of the encoder."""
@@ -80,6 +83,13 @@ class InferenceNetwork(nn.Module):
                 "a monotone prior needs a q that never goes back either: set inference.chain = true"
             )
         self.null_score = nn.Linear(2 * config.size, 1) if prior.null and self.chain is None else None
+        self.start_at_prior = config.start_at_prior
+
+    def start(self) -> None:
+        """Let q be the prior, if it is to start there: all scores are zero."""
+        for name, parameter in self.named_parameters():
+            if self.start_at_prior and name.startswith(("score.", "look_scores.", "null_score.")):
+                nn.init.zeros_(parameter)
 
     def forward(
         self,
@@ -88,9 +98,10 @@ class InferenceNetwork(nn.Module):
         target: Float[Tensor, "B S E"],
         *,
         target_mask: Bool[Tensor, "B S"],
+        prior: AlignmentDistribution,
         distribution: type[AlignmentDistribution],
     ) -> AlignmentDistribution:
-        """q(z; x, x~, y) of all target positions."""
+        """q(z; x, x~, y) of all target positions. It passes no gradient to the prior."""
         x, h = self.source(source, source_mask), self.target(target, target_mask)
         mask = target_mask.unsqueeze(2) & source_mask.unsqueeze(1)
         scores = [getattr(self, name)(h, x.unsqueeze(1)) for name in ("score", *self.extra_scores)]
@@ -103,6 +114,9 @@ class InferenceNetwork(nn.Module):
         if self.null_score is not None:
             scores[0] = torch.cat([scores[0], self.null_score(h)], -1)
             mask = torch.cat([mask, target_mask.unsqueeze(2)], -1)
+        if self.start_at_prior:
+            log_prior = prior.detach().enumerate().log_weight
+            scores[0] = scores[0] + log_prior.masked_fill(~mask, 0.0)
         q = distribution.from_scores(*scores, exists=mask)
         if not self.look_scores:
             return q

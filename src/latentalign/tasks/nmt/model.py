@@ -65,6 +65,8 @@ class TranslationModel(nn.Module):
         self.null = NullMember(config.query_dim, seen_dim) if has_null else None
         self.inference = self.build_inference(inference, prior)
         config.initialise(self)
+        if self.inference is not None:
+            self.inference.start()
 
     def build_inference(
         self, inference: InferenceConfig | None, prior: PriorConfig
@@ -156,12 +158,16 @@ class TranslationModel(nn.Module):
             self.head,
             queries,
             members.unsqueeze(1),
-            infer=partial(self.infer, batch, mask),
+            infer=partial(self.infer, batch, mask, prior),
             max_logits=self.config.max_logits,
         )
 
     def infer(
-        self, batch: Batch, mask: Bool[Tensor, "B S T"], target: Int[Tensor, "B S"]
+        self,
+        batch: Batch,
+        mask: Bool[Tensor, "B S T"],
+        prior: AlignmentDistribution,
+        target: Int[Tensor, "B S"],
     ) -> AlignmentDistribution | None:
         """q(z; x, x~, y) from the links of another aligner or the inference network; None without either."""
         if batch.external is not None:
@@ -173,7 +179,12 @@ class TranslationModel(nn.Module):
         source = self.dropout(self.source_embedding(batch.source))
         words = self.dropout(self.target_embedding(target))
         q: AlignmentDistribution = self.inference(
-            source, batch.source_mask, words, target_mask=batch.target_mask, distribution=self.distribution
+            source,
+            batch.source_mask,
+            words,
+            target_mask=batch.target_mask,
+            prior=prior,
+            distribution=self.distribution,
         )
         return q
 

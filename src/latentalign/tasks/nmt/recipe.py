@@ -70,6 +70,24 @@ class NMTConfig(TaskRecipe):
         return self
 
     @model_validator(mode="after")
+    def _check_start_at_prior(self) -> NMTConfig:
+        """Refuse a q that cannot start at the prior."""
+        objective = self.objective.prototype
+        if not self.inference.start_at_prior or not objective.needs_inferred:
+            return self
+        if self.inference.kind != "network":
+            raise ValueError(
+                f'inference.start_at_prior needs a q that is learned, but inference.kind is "{self.inference.kind}"; '
+                'set inference.kind = "network"'
+            )
+        if self.prior.chained or not DISTRIBUTIONS[objective.distribution].supports("enumerate"):
+            raise ValueError(
+                "inference.start_at_prior needs independent alignments, each at one member, but prior.kind is "
+                f'"{self.prior.kind}" and the objective {self.objective.name}; set inference.start_at_prior = false'
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_chain(self) -> NMTConfig:
         """Refuse a prior whose alignments depend on each other where the objective or q cannot use it."""
         kind, objective = self.prior.kind, self.objective.prototype
