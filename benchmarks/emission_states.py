@@ -21,6 +21,8 @@ from typing import Any
 SETTINGS = {
     "full": ["model.emission_state=full"],
     "lagged": ["model.emission_state=lagged"],
+    "fed": ["model.emission_state=full", "model.feed_expected=true"],
+    "lagged-fed": ["model.emission_state=lagged", "model.feed_expected=true"],
     "bottleneck": ["model.emission_state=full", "model.emission_bottleneck=16"],
     "dropped": ["model.emission_state=full", "model.emission_drop=0.3"],
     "cross": ["model.emission_state=full", "model.cross_layers=1"],

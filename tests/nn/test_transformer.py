@@ -18,10 +18,9 @@ def sizes(positions="rotary", **more):
     return LayerSizes(8, heads=2, inner=12, positions=positions, **more)
 
 
-def decoder(lagged=0, positions="rotary", cross=None, **more):
-    made = TransformerDecoder(
-        sizes(positions, **more), 2, score="scaled-dot", lagged_layers=lagged, cross_layers=cross
-    )
+def decoder(lagged=0, positions="rotary", cross=None, *, fed=False, **more):
+    options = {"lagged_layers": lagged, "cross_layers": cross, "feed_expected": fed}
+    made = TransformerDecoder(sizes(positions, **more), 2, score="scaled-dot", **options)
     return made.double().eval()
 
 
@@ -29,10 +28,11 @@ def inputs():
     return torch.randn(3, 5, 8, dtype=torch.float64), torch.randn(3, 4, 8, dtype=torch.float64)
 
 
+@pytest.mark.parametrize("fed", [False, True])
 @pytest.mark.parametrize("cross", [None, 1])
 @pytest.mark.parametrize(("lagged", "positions"), KINDS)
-def test_one_step_after_the_other_gives_all_queries_and_scores(lagged, positions, cross):
-    d, (words, memory) = decoder(lagged, positions, cross), inputs()
+def test_one_step_after_the_other_gives_all_queries_and_scores(lagged, positions, cross, fed):
+    d, (words, memory) = decoder(lagged, positions, cross, fed=fed), inputs()
     queries, scores = d(words, torch.ones(3, 5).bool(), memory, mask=MASK)
     state, projected = d.start(3, memory), d.project(memory)
     for t in range(5):
@@ -64,15 +64,41 @@ def test_only_the_lowest_layers_have_attention_to_the_source():
     )
 
 
+@pytest.mark.parametrize("fed", [False, True])
 @pytest.mark.parametrize("lagged", [0, 1])
-def test_a_lagged_query_knows_the_source_one_position_later(lagged):
+def test_a_lagged_query_knows_the_source_one_position_later(lagged, fed):
     """The first query has seen nothing of the source, and its scores have."""
-    d, (words, memory) = decoder(lagged), inputs()
+    d, (words, memory) = decoder(lagged, fed=fed), inputs()
     memory.requires_grad_()
     queries, scores = d(words, WORDS, memory, mask=MASK)
     for found, sees in ((queries[:, 0], not lagged), (queries[1, 1], True), (scores[:, 0], True)):
         (slope,) = torch.autograd.grad(found.square().sum(), memory, retain_graph=True)
         assert bool(slope.abs().sum() > 0) == sees
+
+
+@pytest.mark.parametrize("lagged", [0, 1])
+def test_the_expected_member_is_fed_to_its_own_query_or_to_the_next(lagged):
+    d, (words, memory) = decoder(lagged, fed=True), inputs()
+    queries, scores = d(words, WORDS, memory, mask=MASK)
+    expected = scores.masked_fill(~MASK.unsqueeze(1), -math.inf).softmax(-1) @ memory
+    plain = decoder(lagged)
+    plain.load_state_dict({n: p for n, p in d.state_dict().items() if n in plain.state_dict()})
+    if lagged:
+        plain.stack.layer_list()[-1].look = lambda x, *_, **__: (x, expected)  # as if attention had found it
+        torch.testing.assert_close(queries[WORDS], plain(words, WORDS, memory, mask=MASK)[0][WORDS])
+    else:
+        torch.testing.assert_close(
+            queries, plain(words, WORDS, memory, mask=MASK)[0] + d.from_found(expected)
+        )
+
+
+@pytest.mark.parametrize("lagged", [0, 1])
+@pytest.mark.parametrize("fed", [False, True])
+def test_scores_learn_from_later_queries_only_if_the_expected_member_is_fed(lagged, fed):
+    d, (words, memory) = decoder(lagged, fed=fed), inputs()
+    d(words, WORDS, memory, mask=MASK)[0].square().sum().backward()
+    slopes = [p.grad for p in d.score.parameters()]
+    assert all(slope is not None and slope.abs().sum() > 0 for slope in slopes) == fed
 
 
 def test_attention_is_the_plain_formula():
@@ -105,10 +131,10 @@ def test_learned_positions_beyond_the_last_share_it():
     assert not torch.allclose(out[:, 0], out[:, 1])
 
 
-def outputs(poison, lagged):
+def outputs(poison, lagged, fed):
     """Everything that encoder and decoder compute, with gradients, if padding holds something."""
     torch.manual_seed(0)
-    encoder, d = TransformerEncoder(sizes(), 2).double(), decoder(lagged)
+    encoder, d = TransformerEncoder(sizes(), 2).double(), decoder(lagged, fed=fed)
     words, source = inputs()
     words[~WORDS], source[~MASK] = poison, poison
     words.requires_grad_()
@@ -122,9 +148,10 @@ def outputs(poison, lagged):
 
 
 @pytest.mark.parametrize("lagged", [0, 2])
+@pytest.mark.parametrize("fed", [False, True])
 @pytest.mark.parametrize("poison", [math.nan, math.inf, 1e30])
-def test_padding_may_hold_anything_bit_for_bit(poison, lagged):
-    for clean, found in zip(outputs(0.0, lagged), outputs(poison, lagged), strict=True):
+def test_padding_may_hold_anything_bit_for_bit(poison, lagged, fed):
+    for clean, found in zip(outputs(0.0, lagged, fed), outputs(poison, lagged, fed), strict=True):
         assert torch.equal(clean, found)
 
 
@@ -140,8 +167,9 @@ def test_the_length_of_padding_changes_only_rounding():
         assert (found[:, 3:] == 0).all()
 
 
-def test_an_example_without_members_stays_finite():
-    encoder, d = TransformerEncoder(sizes(), 1).double(), decoder()
+@pytest.mark.parametrize("fed", [False, True])
+def test_an_example_without_members_stays_finite(fed):
+    encoder, d = TransformerEncoder(sizes(), 1).double(), decoder(fed=fed)
     words, source = inputs()
     none = torch.zeros(3, 4).bool()
     memory = encoder(source.requires_grad_(), none)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from latentalign.core.numerics import NEG_INF
+from latentalign.core.numerics import masked_log_softmax
 from latentalign.core.scores import resolve_score
 from latentalign.nn.attention_decoder import DecoderState
 from latentalign.nn.transformer import LayerSizes, Stack, initialise, key_mask, scale_words
@@ -27,6 +27,9 @@ class TransformerDecoder(nn.Module):
     is *lagged*: it comes from so many layers of causal self-attention over the words before y_j and what the last
     attention to the source found one position earlier. This corresponds to the input feeding of recurrent decoders.
 
+    With `feed_expected`, the prior is part of the query: E_p[x], the expected member, is added to a full state, and
+    takes the place of what attention found in a lagged one. The scores then learn as those of soft attention do, too.
+
     Only the lowest `cross_layers` layers look at the source; all of them if it is None.
     """
 
@@ -38,6 +41,7 @@ class TransformerDecoder(nn.Module):
         score: str | nn.Module,
         lagged_layers: int = 0,
         cross_layers: int | None = None,
+        feed_expected: bool = False,
     ) -> None:
         super().__init__()
         width = sizes.width
@@ -45,7 +49,8 @@ class TransformerDecoder(nn.Module):
         self.stack = Stack(sizes, layers, cross=self.cross_layers)
         self.score = resolve_score(score, query_dim=width, memory_dim=width, hidden=width)
         self.lagged = Stack(sizes, lagged_layers) if lagged_layers else None
-        self.from_found = nn.Linear(width, width) if lagged_layers else None
+        self.feed_expected = feed_expected
+        self.from_found = nn.Linear(width, width) if lagged_layers or feed_expected else None
         if self.from_found is not None:
             initialise(self.from_found, 1)
         self.width = width
@@ -69,8 +74,12 @@ class TransformerDecoder(nn.Module):
             x = layer.finish(x)
         state = self.stack.norm(x)
         scores: Tensor = self.score(state, memory.unsqueeze(1))
-        if self.lagged is None or self.from_found is None:
+        if self.from_found is None:
             return state, scores
+        if self.feed_expected:
+            found = expected_member(scores, memory, mask.unsqueeze(1))
+        if self.lagged is None:
+            return state + self.from_found(found), scores
         # One position later. The first word follows no look at the source.
         x = words + F.pad(self.from_found(found), (0, 0, 1, 0))[:, :-1]
         x, rotation = self.lagged.place(x)
@@ -126,13 +135,24 @@ class TransformerDecoder(nn.Module):
             x = layer.finish(x)
         query = self.stack.norm(x).squeeze(1)
         scores = self.score.scores(query, score)
-        weight = scores.masked_fill(~mask, NEG_INF).softmax(-1)
-        after["context"] = (weight.unsqueeze(1) @ memory).squeeze(1)
-        if self.lagged is None or self.from_found is None:
+        after["context"] = expected_member(scores.unsqueeze(1), memory, mask.unsqueeze(1)).squeeze(1)
+        if self.from_found is None:
             return query, scores, after
+        if self.feed_expected:
+            found = after["context"].unsqueeze(1)
+        if self.lagged is None:
+            return query + self.from_found(found).squeeze(1), scores, after
         after["found"] = self.from_found(found).squeeze(1)
         x, rotation = self.lagged.place(word + state["found"].unsqueeze(1), seen)
         for i, layer in enumerate(self.lagged.layer_list()):
             x, after[f"lagged.{i}"] = layer.step(x, state[f"lagged.{i}"], rotation)
             x = layer.finish(x)
         return self.lagged.norm(x).squeeze(1), scores, after
+
+
+def expected_member(
+    scores: Float[Tensor, "B S T"], memory: Float[Tensor, "B T D"], mask: Bool[Tensor, "B #S T"]
+) -> Float[Tensor, "B S D"]:
+    """E_p[x] for p = softmax(scores); zero without members."""
+    weight = masked_log_softmax(scores, mask.expand(scores.shape)).exp()
+    return weight @ memory

@@ -28,6 +28,8 @@ OTHERS = [
     {"emission": "word+state", "null": True},
     {"emission_bottleneck": 3},
     {"cross_layers": 1},
+    {"feed_expected": True, "null": True},
+    {"feed_expected": True, "emission_state": "lagged"},
 ]
 
 
@@ -92,11 +94,13 @@ def test_the_embedding_of_padding_never_matters(model):
     assert (model.source_embedding.weight.grad[PAD] == 0).all()
 
 
+@pytest.mark.parametrize("fed", [False, True])
 @pytest.mark.parametrize("state", ["full", "lagged"])
 @pytest.mark.parametrize("name", list(OBJECTIVES))
-def test_every_objective_has_a_gradient_for_every_parameter_it_needs(name, state):
+def test_every_objective_has_a_gradient_for_every_parameter_it_needs(name, state, fed):
     objective = OBJECTIVES[name]()
-    m = build(name, objective.needs_inferred, emission_state=state, emission_bottleneck=3, emission_drop=0.3)
+    sizes = {"emission_state": state, "feed_expected": fed, "emission_bottleneck": 3, "emission_drop": 0.3}
+    m = build(name, objective.needs_inferred, **sizes)
     objective(m.latent(pair_batch(*PAIRS))).surrogate.sum().backward()
     for parameter_name, parameter in m.named_parameters():
         assert parameter.grad is not None, parameter_name
@@ -184,6 +188,10 @@ def test_soft_attention_is_one_more_attention_of_a_plain_transformer(model):
         (["model.heads=3"], "cannot be divided among 3 heads"),
         (["model.embedding=12", "model.heads=4"], "even size"),
         (["model.emission_state=full", "model.lagged_layers=3"], "lagged_layers needs model.emission_state"),
+        (
+            ["model.backbone=lstm", "model.emission_state=full", "model.feed_expected=true"],
+            "model.feed_expected has no",
+        ),
         (["model.cross_layers=3"], "model.cross_layers is larger than model.decoder_layers"),
         (["model.backbone=lstm"], 'model.emission_state has no effect if model.backbone is "lstm"'),
         (["model.backbone=gru"], "backbone"),

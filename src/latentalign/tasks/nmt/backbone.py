@@ -27,6 +27,7 @@ ONLY = {
         "cross_layers",
         "emission_state",
         "lagged_layers",
+        "feed_expected",
         "emission_bottleneck",
         "emission_drop",
     ),
@@ -86,6 +87,10 @@ class ModelConfig(Section):
     position earlier, so that the selected position has more to explain."""
     lagged_layers: int = Field(2, ge=1)
     """`transformer`: layers of self-attention that compute the lagged state."""
+    feed_expected: bool = False
+    """`transformer`: let the head's state see E_p[x], the source position expected under the prior: that of the same
+    target position if `emission_state` is full, that of the one before, in place of what attention found, if it is
+    lagged. The prior then also learns as soft attention does, as in the paper's LSTM decoder."""
     emission_bottleneck: int | None = Field(None, ge=1)
     """`transformer`: how many numbers of the state reach the head. If unset, all."""
     emission_drop: float = Field(0.0, ge=0, lt=1)
@@ -188,6 +193,7 @@ class ModelConfig(Section):
                 score=score,
                 lagged_layers=lagged,
                 cross_layers=self.cross_layers,
+                feed_expected=self.feed_expected,
             )
         return AttentionDecoder(
             self.embedding,
