@@ -23,7 +23,7 @@ from latentalign.tasks.nmt.inference_network import InferenceConfig
 from latentalign.tasks.nmt.model import ModelConfig
 from latentalign.training.loop import Trainer
 from latentalign.training.loss import LossModule
-from latentalign.training.memory import begin_peak, peak_memory_mb
+from latentalign.training.memory import begin_peak, keep_freed_memory, peak_memory_mb
 from latentalign.training.recipe import TrainingConfig
 from latentalign.training.run import Run
 
@@ -93,6 +93,7 @@ class Training:
 
     def __init__(self, workload: Workload, row: Row, *, threads: int, batches: int) -> None:
         load_lazy_libraries()
+        keep_freed_memory()
         self.before = begin_peak()
         torch.manual_seed(0)
         data, module = workload.problem(row)

@@ -1,8 +1,10 @@
-"""The peak memory of a process."""
+"""The memory of a process: its peak, and whether freed blocks are kept for the next update."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import os
 import re
 import resource
 import sys
@@ -63,3 +65,26 @@ def forget_peak(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
     with suppress(OSError):
         RESET.write_text("5")
+
+
+LARGEST_KEPT = 32 * 2**20
+"""Bytes of the largest blocks that glibc can keep."""
+KEEP_ALL = 2**31 - 1
+MALLOPT = {"trim": -1, "mmap": -3}
+"""Parameters of glibc's `mallopt`."""
+
+
+def keep_freed_memory() -> bool:
+    """Let this process keep freed blocks of memory for its next update; whether that is possible.
+
+    Every update needs blocks of the same sizes. By default, glibc returns large ones to the system, which hands them
+    out again page by page, filled with zeros. The user's own settings of glibc stay as they are.
+    """
+    if any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library
+        return False
+    wanted = {"mmap": LARGEST_KEPT, "trim": KEEP_ALL}
+    return all(mallopt(MALLOPT[name], size) == 1 for name, size in wanted.items())

@@ -30,6 +30,7 @@ from latentalign.training.loggers import (
 )
 from latentalign.training.loop import Trainer
 from latentalign.training.loss import LossModule
+from latentalign.training.memory import keep_freed_memory
 from latentalign.training.phases import MAIN, WARM_START, Phase, warn_before, warn_between
 from latentalign.training.recipe import TaskRecipe, TrainingConfig
 from latentalign.training.resume import require_same_recipe
@@ -141,6 +142,7 @@ class Trainable(ABC, Generic[C, V, M]):
         `later` are the settings of the phase that follows a warm start.
         """
         torch.set_num_threads(config.training.threads)
+        keep_freed_memory()
         checkpoint.seed(config.training.seed)
         model = self.build_model(config, data.vocabulary).to(usable_device(config.training.device))
         if config.training.precision == "float64":
