@@ -3,9 +3,9 @@
     python benchmarks/emission_states.py OUT [--recipe nmt/demo-transformer] [--steps 942] [--only full,lagged]
         [--objectives soft,marginal,variational-sample]
 
-Trains each setting from scratch with each objective, one seed, one thread, with the settings of the recipe and the same
-number of updates. q starts at the prior. Finished runs in OUT are kept. Prints a Markdown table: test perplexity, how
-much z matters, and the CPU time of training relative to the plain soft transformer.
+Trains each setting with each objective, one seed, one thread, with the settings of the recipe and the same number of
+updates. q starts at the prior. Finished runs in OUT are kept. Prints a Markdown table: test perplexity, how much z
+matters, and the CPU time of training relative to the first row.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ def measure(batch_size: int, objective_name: str, *, keep: bool) -> dict[str, fl
 
     from latentalign import OBJECTIVES
     from latentalign.tasks.nmt.decode import pair_batch
+    from latentalign.tasks.nmt.inference_network import InferenceConfig
     from latentalign.tasks.nmt.model import ModelConfig, TranslationModel
     from latentalign.training.adam import FusedAdam
     from latentalign.training.memory import keep_freed_memory, peak_memory_mb
@@ -40,11 +41,18 @@ def measure(batch_size: int, objective_name: str, *, keep: bool) -> dict[str, fl
     config = ModelConfig(
         embedding=SIZE, encoder_layers=1, decoder_layers=1, **{f"{k}_size": v for k, v in sizes.items()}
     )
-    model = TranslationModel(config, source_size=VOCABULARY, target_size=VOCABULARY).train()
-    objective, optimiser = OBJECTIVES[objective_name](), FusedAdam(model.parameters())
+    objective = OBJECTIVES[objective_name]()
+    model = TranslationModel(
+        config,
+        source_size=VOCABULARY,
+        target_size=VOCABULARY,
+        distribution=objective.distribution,
+        inference=InferenceConfig(layers=1, size=SIZE) if objective.needs_inferred else None,
+    ).train()
+    optimiser = FusedAdam(model.parameters())
 
     def sentences() -> list[list[int]]:
-        return [random.choices(range(4, VOCABULARY), k=random.randint(8, 18)) for _ in range(batch_size)]
+        return [random.choices(range(4, VOCABULARY), k=random.randint(4, 40)) for _ in range(batch_size)]
 
     for update in range(WARM_UP + UPDATES):
         if update == WARM_UP:
@@ -68,7 +76,8 @@ def main() -> None:
     if options.child is not None:
         print(json.dumps(measure(options.batch[0], options.objective, keep=options.child == "keep")))
         return
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    hidden = ("MALLOC_", "GLIBC_TUNABLES")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
     print(
         "| batch | freed memory | CPU ms per update | page faults per update | peak MB |\n" + "|---" * 5 + "|"
     )

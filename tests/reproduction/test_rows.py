@@ -119,7 +119,7 @@ def test_a_failed_row_names_its_reason_and_code_and_a_full_disk_is_one(tmp_path,
 
     monkeypatch.setattr(rows_module, "run_command", answer)
     results, failures = train_rows(plan(tmp_path, rows=(SOFT, MARGINAL)))
-    assert "soft, seed 0: failed: ended with 3: [data.test] [/odd]" in capsys.readouterr().err
+    assert "failed: soft, seed 0: ended with 3: [data.test] [/odd]" in capsys.readouterr().err
     assert [r["row"] for r in results] == ["marginal"]
     assert [(f.row, f.code, str(f)) for f in failures] == [
         ("soft", 3, "soft, seed 0: ended with 3: [data.test] [/odd]")

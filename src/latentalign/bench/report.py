@@ -78,9 +78,10 @@ def new_table(title: str, headings: Sequence[str]) -> Table:
 def describe_sizes(model: Mapping[str, Any]) -> str:
     """The sizes of a model's layers."""
     if model.get("backbone") == "transformer":
+        fed = " with the expected member" if model.get("feed_expected") else ""
         return (
             f"transformer: width {model['embedding']}, {model['heads']} heads, encoder {model['encoder_layers']} and "
-            f"decoder {model['decoder_layers']} layers, {model['emission_state']} state"
+            f"decoder {model['decoder_layers']} layers, {model['emission_state']} state{fed}"
         )
     return (
         f"embedding {model['embedding']}, encoder {model['encoder_layers']} x {model['encoder_size']}, "

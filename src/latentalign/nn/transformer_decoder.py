@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from latentalign.core.numerics import masked_log_softmax
+from latentalign.core.numerics import at_least_float32, masked_log_softmax
 from latentalign.core.scores import resolve_score
 from latentalign.nn.attention_decoder import DecoderState
 from latentalign.nn.transformer import LayerSizes, Stack, initialise, key_mask, scale_words
@@ -27,8 +27,10 @@ class TransformerDecoder(nn.Module):
     is *lagged*: it comes from so many layers of causal self-attention over the words before y_j and what the last
     attention to the source found one position earlier. This corresponds to the input feeding of recurrent decoders.
 
-    With `feed_expected`, the prior is part of the query: E_p[x], the expected member, is added to a full state, and
-    takes the place of what attention found in a lagged one. The scores then learn as those of soft attention do, too.
+    With `feed_expected`, the query sees E_p[x]: the mean of `memory` under the softmax of the scores. It is added to a
+    full state, and takes the place of what attention found in a lagged one. The scores then also learn as in soft
+    attention. As in the recurrent decoder, the mean knows nothing of NULL, transitions, zeros of a sparse prior and
+    further looks.
 
     Only the lowest `cross_layers` layers look at the source; all of them if it is None.
     """
@@ -53,6 +55,8 @@ class TransformerDecoder(nn.Module):
         self.from_found = nn.Linear(width, width) if lagged_layers or feed_expected else None
         if self.from_found is not None:
             initialise(self.from_found, 1)
+            if not lagged_layers:  # so that a model that is trained without it can go on with it
+                nn.init.zeros_(self.from_found.weight)
         self.width = width
 
     def forward(
@@ -154,5 +158,5 @@ def expected_member(
     scores: Float[Tensor, "B S T"], memory: Float[Tensor, "B T D"], mask: Bool[Tensor, "B #S T"]
 ) -> Float[Tensor, "B S D"]:
     """E_p[x] for p = softmax(scores); zero without members."""
-    weight = masked_log_softmax(scores, mask.expand(scores.shape)).exp()
-    return weight @ memory
+    log_weight = masked_log_softmax(at_least_float32(scores), mask.expand(scores.shape))
+    return log_weight.exp().to(memory.dtype) @ memory

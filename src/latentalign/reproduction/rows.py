@@ -64,8 +64,6 @@ def train_rows(plan: Plan) -> tuple[list[dict[str, Any]], list[Failure]]:
         error = InputError(f"no row could be trained: {'; '.join(map(str, failures))}")
         error.exit_code = failures[0].code
         raise error
-    for failure in failures:
-        warn(f"failed: {failure}")
     return results, failures
 
 
@@ -101,8 +99,11 @@ def train_row(plan: Plan, row: Row, seed: int, *, warm_starts: WarmStarts, bars:
         record = measure_row(plan, row, seed, lambda: show_progress(plan.run_folder(row.name, seed), bar))
         write_json(path, record)
     except (CommandFailed, OSError, ValueError, LatentAlignError) as error:
-        bar.finish("stopped" if is_stopping() else f"failed: {error}")
-        return Failure(row.name, seed, str(error), getattr(error, "exit_code", 1))
+        failure = Failure(row.name, seed, str(error), getattr(error, "exit_code", 1))
+        bar.finish("stopped" if is_stopping() else "failed")
+        if not is_stopping():
+            warn(f"failed: {failure}")
+        return failure
     figure = next((name for name in plan.experiment.figures if isinstance(record[name], float)), None)
     news = f"{figure} {record[figure]:.3f}, finished" if figure else "finished"
     bar.finish(news)

@@ -8,6 +8,7 @@ import os
 import re
 import resource
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +42,7 @@ def status(name: str) -> float | None:
 def begin_peak() -> float:
     """Forget the peak where the system can do that; what the next one is to be compared with."""
     gc.collect()
+    return_freed_memory()
     try:
         RESET.write_text("5")
     except OSError:
@@ -63,28 +65,44 @@ def forget_peak(device: torch.device) -> None:
         import torch
 
         torch.cuda.reset_peak_memory_stats(device)
+    return_freed_memory()
     with suppress(OSError):
         RESET.write_text("5")
 
 
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
+"""Parameters of glibc's `mallopt`."""
 LARGEST_KEPT = 32 * 2**20
 """Bytes of the largest blocks that glibc can keep."""
-KEEP_ALL = 2**31 - 1
-MALLOPT = {"trim": -1, "mmap": -3}
-"""Parameters of glibc's `mallopt`."""
+NEVER = -1
+OWN_SETTINGS = re.compile("MALLOC_(MMAP_THRESHOLD|MMAP_MAX|TRIM_THRESHOLD|TOP_PAD)_|GLIBC_TUNABLES")
+"""Environment variables by which users decide about freed memory themselves."""
+
+
+def glibc_function(name: str) -> Callable[..., int] | None:
+    """A function of the C library; None if it has none of this name."""
+    try:
+        found: Callable[..., int] = getattr(ctypes.CDLL(None), name)
+    except (AttributeError, OSError, TypeError):
+        return None
+    return found
 
 
 def keep_freed_memory() -> bool:
     """Let this process keep freed blocks of memory for its next update; whether that is possible.
 
-    Every update needs blocks of the same sizes. By default, glibc returns large ones to the system, which hands them
-    out again page by page, filled with zeros. The user's own settings of glibc stay as they are.
+    Updates need blocks of similar sizes. By default, glibc returns large ones to the system, which hands them out again
+    page by page, filled with zeros. This holds for the whole process. The user's own settings stay as they are.
     """
-    if any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
+    mallopt = glibc_function("mallopt")
+    if mallopt is None or any(map(OWN_SETTINGS.match, os.environ)):
         return False
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):  # another C library
-        return False
-    wanted = {"mmap": LARGEST_KEPT, "trim": KEEP_ALL}
-    return all(mallopt(MALLOPT[name], size) == 1 for name, size in wanted.items())
+    wanted = {MMAP_THRESHOLD: LARGEST_KEPT, TRIM_THRESHOLD: NEVER}
+    return all(mallopt(parameter, value) == 1 for parameter, value in wanted.items())
+
+
+def return_freed_memory() -> None:
+    """Give freed blocks that are kept back to the system, where it is known how."""
+    trim = glibc_function("malloc_trim")
+    if trim is not None:
+        trim(0)

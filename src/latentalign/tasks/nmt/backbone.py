@@ -88,9 +88,9 @@ class ModelConfig(Section):
     lagged_layers: int = Field(2, ge=1)
     """`transformer`: layers of self-attention that compute the lagged state."""
     feed_expected: bool = False
-    """`transformer`: let the head's state see E_p[x], the source position expected under the prior: that of the same
-    target position if `emission_state` is full, that of the one before, in place of what attention found, if it is
-    lagged. The prior then also learns as soft attention does, as in the paper's LSTM decoder."""
+    """`transformer`: let the head see E_p[x], the mean of the encoder's states under the attention scores, as the
+    paper's LSTM decoder does. The prior then also learns as in soft attention. A full state sees the mean of its own
+    target position; a lagged state sees that of the one before, in place of what attention found there."""
     emission_bottleneck: int | None = Field(None, ge=1)
     """`transformer`: how many numbers of the state reach the head. If unset, all."""
     emission_drop: float = Field(0.0, ge=0, lt=1)

@@ -75,15 +75,18 @@ class NMTConfig(TaskRecipe):
         objective = self.objective.prototype
         if not self.inference.start_at_prior or not objective.needs_inferred:
             return self
+        problem = None
         if self.inference.kind != "network":
-            raise ValueError(
-                f'inference.start_at_prior needs a q that is learned, but inference.kind is "{self.inference.kind}"; '
-                'set inference.kind = "network"'
+            problem = f'a q that is learned, but inference.kind is "{self.inference.kind}"'
+        elif self.prior.chained:
+            problem = f'independent alignments, but prior.kind is "{self.prior.kind}"'
+        elif not DISTRIBUTIONS[objective.distribution].supports("enumerate"):
+            problem = (
+                f"alignments at one source position each, but those of {self.objective.name} are mixtures"
             )
-        if self.prior.chained or not DISTRIBUTIONS[objective.distribution].supports("enumerate"):
+        if problem is not None:
             raise ValueError(
-                "inference.start_at_prior needs independent alignments, each at one member, but prior.kind is "
-                f'"{self.prior.kind}" and the objective {self.objective.name}; set inference.start_at_prior = false'
+                f"inference.start_at_prior needs {problem}; set inference.start_at_prior = false"
             )
         return self
 
