@@ -12,6 +12,7 @@ from latentalign.tasks.nmt.model import ModelConfig, TranslationModel
 from latentalign.tasks.nmt.prior import PriorConfig
 from latentalign.tasks.nmt.recipe import NMTConfig
 from latentalign.tasks.nmt.task import TRANSLATION
+from latentalign.training.convert import convert_run
 from latentalign.training.run import Run
 from support.nmt import tiny
 
@@ -29,7 +30,7 @@ PRIORS = {
     "looks, NULL": {"looks": 2, "null": True},
 }
 PAIRS = ([[4, 5, 6], [6], [5, 4]], [[4, 6], [5], [4, 4, 6]])
-PARTS = ("score.", "look_scores.", "null_score.")
+PARTS = ("factor.", "look_factors.", "null_factor.")
 
 
 def build(prior, sizes):
@@ -73,7 +74,7 @@ def test_no_gradient_reaches_the_prior_through_q(model):
         if name.startswith(PARTS):
             torch.nn.init.normal_(parameter)
     model.latent(pair_batch(*PAIRS)).inferred.entropy.sum().backward()
-    assert model.inference.score.from_memory.weight.grad.abs().sum() > 0
+    assert model.inference.factor.from_memory.weight.grad.abs().sum() > 0
     assert all(p.grad is None for p in model.decoder.parameters())
 
 
@@ -113,4 +114,34 @@ def test_a_run_trains_and_is_read_again(demo_files, tmp_path, backbone):
     TRANSLATION.train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
     model = TRANSLATION.load(tmp_path / "run").model
     assert model.inference.start_at_prior
-    assert model.inference.score.from_memory.weight.abs().sum() > 0
+    assert model.inference.factor.from_memory.weight.abs().sum() > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_q_of_the_other_kind_is_never_taken_over(demo_files, tmp_path, trained):
+    """A converted run and a warm start begin at the prior, or with a new q."""
+    options = ["training.max_steps=3", "training.learning_rate=0.05"]
+    first, second = (f"inference.start_at_prior={str(value).lower()}" for value in (trained, not trained))
+    config = tiny(demo_files, "variational-sample", *options, first)
+    TRANSLATION.train(config, Run(tmp_path / "old"), resume=False, overwrite=False)
+    convert_run(
+        TRANSLATION,
+        Run(tmp_path / "old"),
+        Run(tmp_path / "new"),
+        objective="variational-sample",
+        overrides=[second],
+    )
+    still = [
+        "training.max_steps=1",
+        "training.learning_rate=1e-30",
+        f"training.warm_start={tmp_path / 'old'}",
+    ]
+    config = tiny(demo_files, "variational-sample", *still, second)
+    TRANSLATION.train(config, Run(tmp_path / "warm"), resume=False, overwrite=False)
+    for name in ("new", "warm"):
+        model = TRANSLATION.load(tmp_path / name, double=True).model
+        with torch.no_grad():
+            latent = model.latent(pair_batch(*PAIRS))
+        distance = (latent.inferred.mean - latent.prior.mean).abs().max()
+        assert (distance < 1e-6) != trained

@@ -65,14 +65,17 @@ class InferenceNetwork(nn.Module):
         stacks: dict[str, Any] = {"bidirectional": True, "dropout": dropout}
         self.source = LSTMStack(embedding, config.size, config.layers, **stacks)
         self.target = LSTMStack(embedding, config.size, config.layers, **stacks)
-        self.score = BilinearScore(2 * config.size, 2 * config.size)
+        # Scores and factors of the prior have different names, because `convert` and warm starts copy weights by name.
+        role = "factor" if config.start_at_prior else "score"
+        self.parts = role, f"look_{role}s", f"null_{role}"
+        self.add_module(role, BilinearScore(2 * config.size, 2 * config.size))
         self.extra_scores = tuple(extra_scores)
         for name in extra_scores:
             setattr(self, name, BilinearScore(2 * config.size, 2 * config.size))
         prior = prior or PriorConfig()
         self.null, self.looks = prior.null, prior.inferred_looks
         further = [BilinearScore(2 * config.size, 2 * config.size) for _ in range(self.looks - 1)]
-        self.look_scores = nn.ModuleList(further)
+        self.add_module(f"look_{role}s", nn.ModuleList(further))
         self.chain = prior.build(2 * config.size, 2 * config.size, emits=False) if config.chain else None
         if config.chain and self.chain is None:
             raise ValueError(
@@ -82,13 +85,17 @@ class InferenceNetwork(nn.Module):
             raise ValueError(
                 "a monotone prior needs a q that never goes back either: set inference.chain = true"
             )
-        self.null_score = nn.Linear(2 * config.size, 1) if prior.null and self.chain is None else None
+        has_null = prior.null and self.chain is None
+        self.add_module(f"null_{role}", nn.Linear(2 * config.size, 1) if has_null else None)
         self.start_at_prior = config.start_at_prior
+        if config.start_at_prior and prior.chained:
+            raise ValueError("inference.start_at_prior needs independent alignments; set it to false")
 
     def start(self) -> None:
-        """Let q be the prior, if it is to start there: all scores are zero."""
-        for name, parameter in self.named_parameters():
-            if self.start_at_prior and name.startswith(("score.", "look_scores.", "null_score.")):
+        """Let q be the prior, if it is to start there: all factors are exp(0)."""
+        for name in self.parts if self.start_at_prior else ():
+            part = getattr(self, name)
+            for parameter in () if part is None else part.parameters():
                 nn.init.zeros_(parameter)
 
     def forward(
@@ -104,21 +111,22 @@ class InferenceNetwork(nn.Module):
         """q(z; x, x~, y) of all target positions. It passes no gradient to the prior."""
         x, h = self.source(source, source_mask), self.target(target, target_mask)
         mask = target_mask.unsqueeze(2) & source_mask.unsqueeze(1)
-        scores = [getattr(self, name)(h, x.unsqueeze(1)) for name in ("score", *self.extra_scores)]
+        score, looks, null = (getattr(self, name) for name in self.parts)
+        scores = [part(h, x.unsqueeze(1)) for part in (score, *(getattr(self, n) for n in self.extra_scores))]
         if self.chain is not None:
             chain: Chain = self.chain(scores[0], mask, h, x)
             return chain
-        if self.look_scores:
-            scores[0] = torch.cat([scores[0], *[score(h, x.unsqueeze(1)) for score in self.look_scores]], -1)
+        if looks:
+            scores[0] = torch.cat([scores[0], *[look(h, x.unsqueeze(1)) for look in looks]], -1)
             mask = mask.repeat(1, 1, self.looks)
-        if self.null_score is not None:
-            scores[0] = torch.cat([scores[0], self.null_score(h)], -1)
+        if null is not None:
+            scores[0] = torch.cat([scores[0], null(h)], -1)
             mask = torch.cat([mask, target_mask.unsqueeze(2)], -1)
         if self.start_at_prior:
             log_prior = prior.detach().enumerate().log_weight
             scores[0] = scores[0] + log_prior.masked_fill(~mask, 0.0)
         q = distribution.from_scores(*scores, exists=mask)
-        if not self.look_scores:
+        if not looks:
             return q
         assert isinstance(q, Categorical)
         return LookMixture.of(q, looks=self.looks, null=self.null)
