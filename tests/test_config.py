@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 from latentalign import config
 from latentalign.config import DataPath, Section, dump, load
 from latentalign.errors import InputError
+from latentalign.training.objective import ObjectiveConfig
 
 
 class Split(Section):
@@ -52,6 +53,11 @@ class Recipe(Section):
     data: Data
     training: Training = Training()
     pet: Annotated[Cat | Dog, Field(discriminator="kind")] | None = None
+
+
+class WithObjective(Section):
+    data: Data
+    objective: ObjectiveConfig = ObjectiveConfig()
 
 
 MINIMAL = '[data.train]\nsource = "train.de"\n'
@@ -199,6 +205,23 @@ def test_a_recipe_takes_from_its_base_what_it_does_not_set(recipe, tmp_path):
         "shuffle": False,
         "note": "mine",
     }
+
+
+def test_another_objective_does_not_inherit_the_options_of_the_recipes_own(recipe, tmp_path):
+    table = '[objective]\nname = "marginal"\ntolerance = 0.01\n'
+    (tmp_path / "base.toml").write_text(MINIMAL + table)
+    path = recipe('base = "base.toml"\n')
+    assert load(path, WithObjective).objective.options == {"tolerance": 0.01}
+    assert load(path, WithObjective, ["objective.name=marginal"]).objective.options == {"tolerance": 0.01}
+    assert load(path, WithObjective, ["objective.name=soft"]).objective.options == {}
+    # Options of the command line count, whatever the order.
+    changes = ["objective.n=3", "objective.name=hard-sample", "objective.baseline=none"]
+    assert load(path, WithObjective, changes).objective.options == {"n": 3, "baseline": "none"}
+    assert (
+        load(recipe('base = "base.toml"\nobjective.name = "soft"\n'), WithObjective).objective.options == {}
+    )
+    with pytest.raises(InputError, match="soft has no option 'tolerance'"):
+        load(path, WithObjective, ["objective.name=soft", "objective.tolerance=0.1"])
 
 
 def test_a_complaint_names_the_base_that_has_the_problem(recipe, tmp_path):

@@ -11,8 +11,10 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from importlib import resources
 from importlib.resources.abc import Traversable
+from operator import getitem
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -31,6 +33,9 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
     alternatives: ClassVar[tuple[frozenset[str], ...]] = ()
     """Groups of keys of which one is used. If a recipe or --set uses one, those of its base do not count any more."""
+    selector: ClassVar[str | None] = None
+    """The key that decides which others there are. If a recipe or --set changes it, the others of its base do not count
+    any more."""
 
 
 def _resolve_path(path: Path, info: ValidationInfo) -> Path:
@@ -78,9 +83,11 @@ class Recipe:
         Messages about the override then name this option.
         """
         complete = self._with_anchored_bases(model)
+        parsed = [_parse_override(override) for override in overrides]
         table, changed = complete, dict[Key, str]()
-        for override in overrides:
-            key, value = _parse_override(override)
+        for key, value in parsed:
+            table = _without_options(table, key, value, model)
+        for key, value in parsed:
             if _is_data_path(model, key):
                 value = str(Path.cwd() / str(value))
             table = _assign(_without_alternatives(table, key, model), key, value)
@@ -114,6 +121,7 @@ class Recipe:
             return self.table
         base = _anchor(self.base._with_anchored_bases(model), self.base.folder, model)
         for key in _value_keys(self.table):
+            base = _without_options(base, key, _get(self.table, key), model)
             base = _without_alternatives(base, key, model)
         return _merge(base, self.table)
 
@@ -323,6 +331,21 @@ def _without_alternatives(table: dict[str, Any], key: Key, model: type[BaseModel
             for name in frozenset().union(*(group for group in groups if key[-1] not in group)):
                 table = _remove(table, (*key[:-1], name))
     return table
+
+
+def _without_options(table: dict[str, Any], key: Key, value: Any, model: type[BaseModel]) -> dict[str, Any]:
+    """The same tables without the options of what the key selected before, if it now selects something else."""
+    selects = any(issubclass(o, Section) and o.selector == key[-1] for o in models_at(model, key[:-1]))
+    if not selects or not _has(table, key) or _get(table, key) == value:
+        return table
+    for name in _get(table, key[:-1]).keys() - {key[-1]}:
+        table = _remove(table, (*key[:-1], name))
+    return table
+
+
+def _get(table: dict[str, Any], key: Key) -> Any:
+    """What nested tables have under a key."""
+    return reduce(getitem, key, table)
 
 
 def _remove(table: dict[str, Any], key: Key) -> dict[str, Any]:

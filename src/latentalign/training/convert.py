@@ -88,18 +88,13 @@ def read_recipes(
     start = {"training.warm_start": source.folder.resolve(), "training.warm_start_epochs": 0}
     changes = [f"objective.name={objective}", *overrides, *(f"{key}={value}" for key, value in start.items())]
     flags = {"objective.name": "--objective"}
-    new: TaskRecipe = without_options(recipe).build(task.recipe, changes, flags=flags)
+    new: TaskRecipe = recipe.build(task.recipe, changes, flags=flags)
     before, after = (each.objective.prototype.distribution for each in (old, new))
     if before != after:
         raise InputError(
             f"--objective {objective}: its prior is {after}, but {source.folder} was trained with a {before} one"
         )
     return old, new
-
-
-def without_options(recipe: recipes.Recipe) -> recipes.Recipe:
-    """The recipe of a run without the options of its objective, which another objective may not have."""
-    return recipes.Recipe(recipe.name, {**recipe.table, "objective": {}}, recipe.folder, recipe.base)
 
 
 def copy_weights(model: Any, tensors: dict[str, Tensor], source: Run) -> set[str]:

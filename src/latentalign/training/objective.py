@@ -17,6 +17,7 @@ class ObjectiveConfig(Section):
     """The training objective: its name and its options."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
+    selector = "name"
 
     name: str = "variational-sample"
     """Name of the objective."""
