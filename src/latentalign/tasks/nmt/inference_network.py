@@ -35,7 +35,7 @@ class InferenceConfig(Section):
     smoothing: float = Field(0.1, ge=0, le=1)
     """Share of a q from links that is spread evenly over all source positions, and NULL if the prior has it."""
     start_at_prior: bool = False
-    """Multiply the prior by what the network says, q(z) = p(z) exp(score) / sum, so that q is the prior when training
+    """Let q be the prior times learned factors, q(z) = p(z) exp(score) / sum, so that q is the prior when training
     begins. Without it, q starts almost even over the source."""
 
     def like_encoder(self, layers: int, size: int) -> InferenceConfig:
