@@ -41,6 +41,7 @@ def test_as_many_lines_come_out_as_went_in_and_in_order(monkeypatch):
     assert all(expected[:5])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("using", "symmetrize"),
     [
@@ -104,6 +105,7 @@ def test_a_threshold_leaves_out_less_probable_links():
             assert kept.links == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symmetrize", ["intersection", "union", "grow-diag"])
 @pytest.mark.parametrize("using", ["posterior", "path"])
 def test_sets_of_links_are_combined(using, symmetrize):

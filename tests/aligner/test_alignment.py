@@ -93,6 +93,7 @@ def test_five_thousand_words_are_aligned():
     assert (known.mean.argmax(1) == np.arange(5000)).mean() > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [300, 450], ids=["matrix", "convolution"])
 def test_a_text_of_long_sentences_alone_is_learned_from(words):
     line = " ".join(" ".join(a for a, _ in demo_text()).split()[:words])

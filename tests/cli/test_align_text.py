@@ -31,6 +31,7 @@ def align(*arguments, code=0):
     return done.stdout.decode().split("\n")[:-1], said
 
 
+@pytest.mark.slow
 def test_it_trains_writes_links_and_keeps_the_run(files):
     links, said = align(*both(files), "--save", files / "run")
     assert len(links) == len(TEXT)

@@ -110,6 +110,7 @@ def spread(p, baseline, n):
     return square - float((mean**2).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("baseline", "n"), [(soft_baseline, 1), (leave_one_out, 2)])
 def test_baselines_reduce_the_variance_of_the_score_function(baseline, n):
     for seed in range(3):

@@ -147,6 +147,7 @@ def test_the_screen_never_underestimates_a_likelihood():
 numbers = st.floats(-150, 150, width=32)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data(), st.integers(1, 5), st.integers(1, 3), st.sampled_from([1.0, 30.0, 52.0, 60.0, 150.0]))
 def test_no_log_probability_is_above_zero(data, outputs, members, size):

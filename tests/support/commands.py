@@ -8,7 +8,10 @@ import tempfile
 from pathlib import Path
 
 SERVER = multiprocessing.get_context("forkserver")
-PRELOADED = ["latentalign.cli.main", "latentalign.api", "torch._dynamo", "matplotlib.figure", "sacrebleu"]
+PRELOADED = [
+    "latentalign.cli.main", "latentalign.api", "latentalign.reproduction.run", "torch._dynamo", "matplotlib.figure",
+    "sacrebleu", *(f"latentalign.tasks.{task}.task" for task in ("nmt", "vqa", "alignment")),
+]  # fmt: skip
 SERVER.set_forkserver_preload(PRELOADED)
 
 

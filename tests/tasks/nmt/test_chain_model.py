@@ -66,6 +66,7 @@ def test_the_score_of_a_translation_is_the_models_own_log_probability(model, how
             assert h.log_prob == pytest.approx(log_prob(model, source, list(h.tokens[:-1]), how), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_wide_beam_finds_the_most_probable_output_of_all(model):
     search = BeamSearch(beam=400, length_penalty=0.0, max_length=4, nbest=1)
     [[best]] = Translator(model, search, parse_predict("exact"))([SOURCES[0]])
@@ -76,6 +77,7 @@ def test_a_wide_beam_finds_the_most_probable_output_of_all(model):
     assert best.log_prob == pytest.approx(max(scores.values()), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_the_size_of_a_batch_never_matters(model):
     translate = Translator(model, BeamSearch(beam=3, nbest=2, max_length=6), parse_predict("exact"))
     together = translate(SOURCES)

@@ -31,6 +31,7 @@ def chained(trained, request):
     return replace(trained, model=model.double().eval())
 
 
+@pytest.mark.slow
 def test_a_chain_is_described_by_its_best_path_and_the_probability_of_that_path(chained):
     for pair, record in zip(PAIRS, describe_pairs(chained, [*PAIRS], np.asarray), strict=True):
         (encoded,) = encode_pairs(chained, [pair[0]], [pair[1]])

@@ -80,6 +80,7 @@ def test_a_small_table_of_units_changes_nothing(tmp_path, many_processes, monkey
     assert read_all(tmp_path / "one") == read_all(tmp_path / "many")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lines", "max_length"),
     [
@@ -135,6 +136,7 @@ def test_one_process_does_everything_where_no_other_can_be_started(
     assert read_all(tmp_path / "one") == read_all(tmp_path / "cache")
 
 
+@pytest.mark.slow
 def test_a_killed_process_ends_everything_with_its_own_code(tmp_path, prepared, many_processes, monkeypatch):
     start, started = EncoderPool.start, []
 
@@ -181,6 +183,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_all_processes_and_the_run_can_go_on(tmp_path, number, code):
     write_text(tmp_path, 200)

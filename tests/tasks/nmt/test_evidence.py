@@ -75,37 +75,36 @@ def batches(model, weight=1.7):
 
 
 def log_prior_of_paths(prior, b, length):
-    """Every path of an example with its log prior probability: members, with NULL as the last one."""
-    members = range(prior.mask.shape[-1])
+    """Every path of an example, with NULL as the last member, and the log prior probability of each."""
+    members, nulls = prior.mask.shape[-1], 1
+    if prior.dependent_queries:
+        members, nulls = prior.scores.shape[-1], 1 + prior.null
+    paths = torch.tensor(list(itertools.product(range(members * nulls), repeat=length)))
     if not prior.dependent_queries:
-        for path in itertools.product(members, repeat=length):
-            steps = [prior.log_probs[b, j, i] for j, i in enumerate(path)]
-            yield path, torch.stack(steps).sum()
-        return
-    width = prior.scores.shape[-1]
-    states = list(itertools.product(range(width), range(1 + prior.null)))
-    for path in itertools.product(states, repeat=length):
-        total = torch.zeros((), dtype=torch.float64)
-        for j, (place, is_null) in enumerate(path):
-            origin = place if j == 0 else path[j - 1][0]
-            if j == 0 or not is_null:
-                total = total + prior.log_rows(j)[b, origin, place]
-            elif place != origin:
-                total = total - torch.inf
-            total = total + (prior.log_null[b, j, origin] if is_null else prior.log_real(j)[b, origin])
-        yield tuple(width if is_null else place for place, is_null in path), total
+        return paths, sum(prior.log_probs[b, j, paths[:, j]] for j in range(length))
+    place, is_null = paths // nulls, paths % nulls == 1
+    total = torch.zeros((), dtype=torch.float64)
+    for j in range(length):
+        origin, here = place[:, max(j - 1, 0)], place[:, j]
+        step = prior.log_rows(j)[b, origin, here]
+        if j > 0:  # NULL stays where it is
+            stays = torch.where(here == origin, 0.0, -torch.inf).double()
+            step = torch.where(is_null[:, j], stays, step)
+        link = prior.log_real(j)[b, origin]
+        if nulls > 1:
+            link = torch.where(is_null[:, j], prior.log_null[b, j, origin], link)
+        total = total + step + link
+    return place.masked_fill(is_null, members), total
 
 
 def brute_force(latent, evidence, lengths):
-    """log p(y, e | x) of every example, summed over all paths one by one."""
-    log_f, found = latent.prior.log_likelihoods(latent), []
+    """log p(y, e | x) of every example, summed over all paths."""
+    joint, found = latent.prior.log_likelihoods(latent) + evidence, []
     for b, length in enumerate(lengths):
-        joint = []
-        for path, log_p in log_prior_of_paths(latent.prior, b, length):
-            if log_p > -torch.inf:
-                steps = [log_f[b, j, i] + evidence[b, j, i] for j, i in enumerate(path)]
-                joint.append(log_p + torch.stack(steps).sum())
-        found.append(torch.stack(joint).logsumexp(0))
+        paths, total = log_prior_of_paths(latent.prior, b, length)
+        possible = total > -torch.inf
+        steps = torch.arange(length)
+        found.append((total[possible] + joint[b, steps, paths[possible]].sum(1)).logsumexp(0))
     return torch.stack(found)
 
 

@@ -117,6 +117,7 @@ def test_combinations_that_cannot_work_are_refused(changes, message):
         recipes.load("nmt/demo", NMTConfig, changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("looks", "objective"), [("2", "variational-sample"), ("dependent", "marginal")])
 def test_a_run_with_several_looks_trains_and_is_evaluated(demo_files, tmp_path, looks, objective):
     config = tiny(demo_files, objective, f"prior.looks={looks}", "training.epochs=1")

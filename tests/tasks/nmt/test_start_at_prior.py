@@ -107,6 +107,7 @@ def test_objectives_without_q_ignore_it():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backbone", ["lstm", "transformer"])
 def test_a_run_trains_and_is_read_again(demo_files, tmp_path, backbone):
     changes = ["inference.start_at_prior=true", "training.epochs=1"]

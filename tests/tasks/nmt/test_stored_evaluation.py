@@ -144,6 +144,7 @@ def test_overwriting_a_run_forgets_its_evaluations(trained):
     assert not trained.run.evaluation.exists()
 
 
+@pytest.mark.slow
 def test_other_files_of_the_split_are_measured_and_stored_beside_its_own(run, trained, tmp_path):
     test = trained.config.data.test
     names = {"source": test.source, "target": test.target, "gold": test.gold}

@@ -27,11 +27,11 @@ pytestmark = pytest.mark.slow  # trains a small model first
 
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("name", list(OBJECTIVES))
-def test_every_objective_lowers_its_own_bound_in_200_steps(name, demo_files, tmp_path):
+def test_every_objective_lowers_its_own_bound_in_100_steps(name, demo_files, tmp_path):
     config = tiny(
-        demo_files, name, "training.max_steps=200", "training.log_steps=20", "training.epochs=100",
+        demo_files, name, "training.max_steps=100", "training.log_steps=10", "training.epochs=100",
         "training.batch_sentences=8",
-        "training.learning_rate=3e-3", "training.validate_steps=200",
+        "training.learning_rate=6e-3", "training.validate_steps=100",
     )  # fmt: skip
     result = TRANSLATION.train(config, Run(tmp_path / "run"), resume=False, overwrite=False)
     bounds = [r["bound"] for r in Run(tmp_path / "run").history() if r["kind"] == "training"]
