@@ -39,7 +39,7 @@ MOST_PICTURES, MOST_QUESTIONS = 99_999, 20
 class Sizes:
     """How many pictures each split has, and how many questions are asked about each picture."""
 
-    train: int = 2400
+    train: int = 9600
     valid: int = 300
     test: int = 500
     questions: int = 5
