@@ -69,7 +69,8 @@ def peak(kind, factored, *, backward):
 @pytest.mark.parametrize("factored", [True, False])
 @pytest.mark.parametrize("kind", ["target", "fused"])
 def test_one_buffer_of_logits_is_alive_forward_and_backward(kind, factored):
-    assert 0.5 < peak(kind, factored, backward=True) < 1.2
+    # Besides the logits: the gradient of the weights, and that of a chunk before it is added, here 0.12 each.
+    assert 0.5 < peak(kind, factored, backward=True) < 1.4
 
 
 @pytest.mark.parametrize("factored", [True, False])

@@ -29,6 +29,11 @@ def added_product_operations(_: Shape, left: Shape, right: Shape, **__: Any) -> 
     return product_operations(left, right)
 
 
+def linear_operations(rows: Shape, weight: Shape, *_: Any, **__: Any) -> int:
+    """Operations of x W', as oneDNN computes it."""
+    return 2 * prod(rows) * weight[0]
+
+
 UNCOUNTED = {
     aten.addmm_: added_product_operations,
     aten.baddbmm_: added_product_operations,
@@ -37,7 +42,9 @@ UNCOUNTED = {
     aten.addmv_: added_product_operations,
     aten.dot: product_operations,
 }
-"""Products that PyTorch's counter ignores: those in place, and those with vectors."""
+"""Products that PyTorch's counter ignores: those in place, those with vectors, and those that oneDNN is asked for."""
+if hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    UNCOUNTED[torch.ops.mkldnn._linear_pointwise] = linear_operations
 
 
 @dataclass

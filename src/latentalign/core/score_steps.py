@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from latentalign.core.products import add_product_of_rows, product_over_rows
+
 ByStep = Callable[[Tensor], Tensor]
 """Packed rows (N, D) as a grid (S, B, D), with zeros where a sequence has ended."""
 
@@ -89,12 +91,12 @@ class MLPSteps(ScoreSteps):
         d_hidden = torch.ops.aten.sigmoid_backward(d_scores.unsqueeze(2) * self.weight, hidden)
         self.d_projected[: len(hidden)] += d_hidden
         torch.sum(d_hidden, 1, out=self.d_asked[rows])
-        d_query.addmm_(self.d_asked[rows], self.doubled)
+        add_product_of_rows(d_query, self.d_asked, rows, self.doubled)
 
     def gradients(
         self, queries: Tensor, d_scores: Tensor, by_step: ByStep
     ) -> tuple[Tensor, list[Tensor | None]]:
-        d_from_query = 2 * (self.d_asked.t() @ queries)
+        d_from_query = 2 * product_over_rows(self.d_asked, queries)
         return self.d_projected, [d_from_query, 2 * self.d_weight.unsqueeze(0)]
 
 

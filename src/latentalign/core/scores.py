@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from latentalign.core.linear import Linear, linear
 from latentalign.core.registry import SCORES
 from latentalign.core.score_steps import AutogradSteps, DotSteps, MLPSteps, ScoreSteps
 
@@ -73,13 +73,13 @@ class MLPScore(ProjectedScore):
 
     def __init__(self, query_dim: int, memory_dim: int, hidden: int) -> None:
         super().__init__()
-        self.from_memory = nn.Linear(memory_dim, hidden, bias=False)
-        self.from_query = nn.Linear(query_dim, hidden, bias=False)
-        self.to_score = nn.Linear(hidden, 1, bias=False)
+        self.from_memory = Linear(memory_dim, hidden, bias=False)
+        self.from_query = Linear(query_dim, hidden, bias=False)
+        self.to_score = Linear(hidden, 1, bias=False)
 
     def project(self, memory: Float[Tensor, "*any T D"]) -> Float[Tensor, "*any T H"]:
         """2 W1 x_i."""
-        return F.linear(memory, 2 * self.from_memory.weight)
+        return linear(memory, 2 * self.from_memory.weight)
 
     def scores(
         self, query: Float[Tensor, "*batch Dq"], projected: Float[Tensor, "*#batch T H"]
@@ -122,7 +122,7 @@ class BilinearScore(DotScore):
 
     def __init__(self, query_dim: int, memory_dim: int) -> None:
         super().__init__()
-        self.from_memory = nn.Linear(memory_dim, query_dim, bias=False)
+        self.from_memory = Linear(memory_dim, query_dim, bias=False)
 
     def project(self, memory: Float[Tensor, "*any T D"]) -> Float[Tensor, "*any T Dq"]:
         """U x_i."""
@@ -136,8 +136,8 @@ class ScaledDotScore(DotScore):
 
     def __init__(self, query_dim: int, memory_dim: int, hidden: int) -> None:
         super().__init__()
-        self.from_memory = nn.Linear(memory_dim, hidden, bias=False)
-        self.from_query = nn.Linear(query_dim, hidden, bias=False)
+        self.from_memory = Linear(memory_dim, hidden, bias=False)
+        self.from_query = Linear(query_dim, hidden, bias=False)
 
     def project(self, memory: Float[Tensor, "*any T D"]) -> Float[Tensor, "*any T H"]:
         """W2 x_i / sqrt(hidden)."""
@@ -159,8 +159,8 @@ class ProductScore(DotScore):
 
     def __init__(self, query_dim: int, memory_dim: int, hidden: int) -> None:
         super().__init__()
-        self.from_memory = nn.Linear(memory_dim, hidden)
-        self.from_query = nn.Linear(query_dim, hidden)
+        self.from_memory = Linear(memory_dim, hidden)
+        self.from_query = Linear(query_dim, hidden)
 
     def project(self, memory: Float[Tensor, "*any T D"]) -> Float[Tensor, "*any T H"]:
         """tanh(W2 x_i + b2)."""

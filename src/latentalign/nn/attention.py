@@ -20,6 +20,7 @@ from latentalign.core.distributions import (
     LookMixture,
 )
 from latentalign.core.kernels.likelihood import MAX_LOGITS
+from latentalign.core.linear import Linear
 from latentalign.core.scores import Score, resolve_score
 from latentalign.nn.chain_prior import ChainKind, ChainPrior
 from latentalign.nn.heads import MLPHead
@@ -71,11 +72,11 @@ class PosteriorNetwork(nn.Module):
         super().__init__()
         embedding = hidden if embedding is None else embedding
         self.embed = nn.Embedding(outputs, embedding)
-        self.gate_memory = nn.Linear(embedding, memory_dim)
-        self.gate_query = nn.Linear(embedding, query_dim)
-        self.from_memory = nn.Linear(memory_dim, hidden, bias=False)
-        self.from_query = nn.Linear(query_dim, hidden)
-        self.to_score = nn.Linear(hidden, looks, bias=False)
+        self.gate_memory = Linear(embedding, memory_dim)
+        self.gate_query = Linear(embedding, query_dim)
+        self.from_memory = Linear(memory_dim, hidden, bias=False)
+        self.from_query = Linear(query_dim, hidden)
+        self.to_score = Linear(hidden, looks, bias=False)
 
     def forward(
         self,

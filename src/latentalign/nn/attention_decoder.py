@@ -13,7 +13,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from latentalign.core.linear import Linear
 from latentalign.core.numerics import NEG_INF
+from latentalign.core.products import add_product_of_rows, product_of_rows, product_over_rows
 from latentalign.core.score_steps import ScoreSteps
 from latentalign.core.scores import resolve_score, score_steps
 from latentalign.nn.dropout import Dropout
@@ -41,10 +43,10 @@ class AttentionDecoder(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.from_word = nn.Linear(inputs, 4 * hidden)
+        self.from_word = Linear(inputs, 4 * hidden)
         # [context; own hidden state] for the first layer, [state below; own hidden state] above it.
-        self.first = nn.Linear(memory_dim + hidden, 4 * hidden, bias=False)
-        self.upper = nn.ModuleList([nn.Linear(2 * hidden, 4 * hidden) for _ in range(layers - 1)])
+        self.first = Linear(memory_dim + hidden, 4 * hidden, bias=False)
+        self.upper = nn.ModuleList([Linear(2 * hidden, 4 * hidden) for _ in range(layers - 1)])
         self.score = resolve_score(score, query_dim=hidden, memory_dim=memory_dim, hidden=hidden)
         self.dropout = Dropout(dropout)
         self.cell = Cell()
@@ -161,10 +163,9 @@ class AttentionLoop(torch.autograd.Function):
             for k in layers:
                 below = context[:n].squeeze(1) if k == 0 else hidden[k - 1][rows] * noise[k - 1][rows]
                 torch.cat([below, zeros if before is None else hidden[k][before]], -1, out=ins[k][rows])
-                if k == 0:
-                    gates[k][rows].addmm_(ins[k][rows], first.t())
-                else:
-                    torch.addmm(upper[2 * k - 1], ins[k][rows], upper[2 * k - 2].t(), out=gates[k][rows])
+                if k > 0:
+                    gates[k][rows] = upper[2 * k - 1]
+                add_product_of_rows(gates[k][rows], ins[k], rows, (upper[2 * k - 2] if k else first).t())
                 cell = cells[k][-1][:n]
                 cells[k].append(torch.empty_like(cell))
                 step.forward(gates[k][rows], cell, cells[k][-1], squashed[k][rows], hidden[k][rows])
@@ -205,7 +206,7 @@ class AttentionLoop(torch.autograd.Function):
             for k in reversed(range(len(gates))):
                 states = gates[k][rows], cells[k][t][:n], squashed[k][rows], d_gates[k][rows]
                 step.backward(d_hidden[k][:n], d_cell[k][:n], *states)
-                d_in = d_gates[k][rows] @ (first if k == 0 else upper[2 * k - 2])
+                d_in = product_of_rows(d_gates[k], rows, first if k == 0 else upper[2 * k - 2])
                 d_hidden[k][:n] = d_in[:, -size:]
                 if k > 0:
                     d_hidden[k - 1][:n].addcmul_(d_in[:, :size], noise[k - 1][rows])
@@ -213,8 +214,10 @@ class AttentionLoop(torch.autograd.Function):
                     d_contexts[before] = d_in[:, :width]
         # Each step's context is its attention times the memory; the gradient of the memory sums over steps.
         d_memory = packing.by_step(attention).permute(1, 2, 0) @ packing.by_step(d_contexts).transpose(0, 1)
-        d_upper = [g for d, x in zip(d_gates[1:], ins[1:], strict=True) for g in (d.t() @ x, d.sum(0))]
+        d_upper = [
+            g for d, x in zip(d_gates[1:], ins[1:], strict=True) for g in (product_over_rows(d, x), d.sum(0))
+        ]
         d_projected, d_score = score.gradients(queries, d_scores, packing.by_step)
         score.saved = ()
-        d_first = d_gates[0].t() @ ins[0]
+        d_first = product_over_rows(d_gates[0], ins[0])
         return d_gates[0], d_memory, d_projected, None, d_first, None, None, None, None, *d_upper, *d_score

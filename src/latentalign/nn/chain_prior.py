@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from latentalign.core.distributions import Chain, Dense, Jump, Monotone
 from latentalign.core.distributions.transitions import Transition
+from latentalign.core.linear import Linear
 from latentalign.nn.null_member import append_member
 
 ChainKind = Literal["jump", "monotone", "dense"]
@@ -48,13 +49,13 @@ class ChainPrior(nn.Module):
         if kind == "jump":
             self.table = nn.Parameter(torch.zeros(2 * widest_jump + 1))
         if kind == "jump" and by_query:
-            self.table_of_query = nn.Linear(query_dim, 2 * widest_jump + 1, bias=False)
+            self.table_of_query = Linear(query_dim, 2 * widest_jump + 1, bias=False)
         if kind == "dense":
-            self.origin = nn.Linear(memory_dim, hidden, bias=False)
-            self.end = nn.Linear(memory_dim, hidden, bias=False)
-            self.gate = nn.Linear(query_dim, hidden)
+            self.origin = Linear(memory_dim, hidden, bias=False)
+            self.end = Linear(memory_dim, hidden, bias=False)
+            self.gate = Linear(query_dim, hidden)
         if null:
-            self.null_score = nn.Linear(query_dim, 1)
+            self.null_score = Linear(query_dim, 1)
         if null and emits:
             self.null_member = nn.Parameter(torch.zeros(member_dim or memory_dim))
 

@@ -15,6 +15,7 @@ from latentalign.core.alignments import Alignments
 from latentalign.core.choice import LatentChoice
 from latentalign.core.distributions import AlignmentDistribution
 from latentalign.core.latent import Latent
+from latentalign.core.linear import Linear
 from latentalign.core.numerics import NEG_INF
 
 
@@ -27,8 +28,8 @@ class CopyHead(nn.Module):
 
     def __init__(self, query_dim: int, memory_dim: int) -> None:
         super().__init__()
-        self.from_memory = nn.Linear(memory_dim, 1, bias=False)
-        self.from_query = nn.Linear(query_dim, 1)
+        self.from_memory = Linear(memory_dim, 1, bias=False)
+        self.from_query = Linear(query_dim, 1)
 
     def forward(self, choice: LatentChoice, copies: Int[Tensor, "*sources T"]) -> CopyChoice:
         """A choice whose outputs may also be copied; `copies` has the output of every member, -1 for none."""

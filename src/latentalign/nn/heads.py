@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from latentalign.core.heads import FactoredHead
+from latentalign.core.linear import Linear
 from latentalign.nn.dropout import Dropout
 
 BY_ROW = (nn.Tanh, nn.ReLU, nn.GELU)
@@ -29,11 +30,11 @@ class MLPHead(FactoredHead):
     ) -> None:
         super().__init__()
         # One matrix over [context; query], stored as two, because each part is applied once per position or query.
-        self.from_memory = nn.Linear(memory_dim, hidden, bias=False)
-        self.from_query = nn.Linear(query_dim, hidden)
+        self.from_memory = Linear(memory_dim, hidden, bias=False)
+        self.from_query = Linear(query_dim, hidden)
         self.activation = nn.Tanh() if activation is None else activation
         self.dropout = Dropout(dropout)
-        self.output = nn.Linear(hidden, outputs)
+        self.output = Linear(hidden, outputs)
 
     def memory_part(self, context: Float[Tensor, "*n D"]) -> Float[Tensor, "*n H"]:
         part: Tensor = self.from_memory(context)
@@ -50,7 +51,7 @@ class MLPHead(FactoredHead):
         return hidden
 
     def adds_members(self) -> bool:
-        return type(self).memory_part is MLPHead.memory_part and type(self.from_memory) is nn.Linear
+        return type(self).memory_part is MLPHead.memory_part and type(self.from_memory) is Linear
 
     def hidden_by_row(self) -> bool:
         return type(self).hidden is MLPHead.hidden and type(self.activation) in BY_ROW
@@ -89,11 +90,11 @@ class ResidualHead(FactoredHead):
         query_drop: float = 0.0,
     ) -> None:
         super().__init__()
-        self.from_memory = nn.Linear(memory_dim, hidden, bias=False)
-        self.to_bottleneck = None if bottleneck is None else nn.Linear(query_dim, bottleneck)
-        self.from_query = nn.Linear(query_dim if bottleneck is None else bottleneck, hidden)
+        self.from_memory = Linear(memory_dim, hidden, bias=False)
+        self.to_bottleneck = None if bottleneck is None else Linear(query_dim, bottleneck)
+        self.from_query = Linear(query_dim if bottleneck is None else bottleneck, hidden)
         self.dropout = Dropout(dropout)
-        self.output = nn.Linear(hidden, outputs)
+        self.output = Linear(hidden, outputs)
         self.query_drop = query_drop
 
     def memory_part(self, context: Float[Tensor, "*n D"]) -> Float[Tensor, "*n H"]:
@@ -115,7 +116,7 @@ class ResidualHead(FactoredHead):
         return F.layer_norm(query_part + memory_part, query_part.shape[-1:]).to(query_part.dtype)
 
     def adds_members(self) -> bool:
-        return type(self).memory_part is ResidualHead.memory_part and type(self.from_memory) is nn.Linear
+        return type(self).memory_part is ResidualHead.memory_part and type(self.from_memory) is Linear
 
     def hidden_by_row(self) -> bool:
         return type(self).hidden is ResidualHead.hidden
@@ -126,7 +127,7 @@ class LinearHead(FactoredHead):
 
     def __init__(self, memory_dim: int, outputs: int) -> None:
         super().__init__()
-        self.output = nn.Linear(memory_dim, outputs)
+        self.output = Linear(memory_dim, outputs)
 
     def memory_part(self, context: Float[Tensor, "*n D"]) -> Float[Tensor, "*n D"]:
         return context

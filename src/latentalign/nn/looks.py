@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from latentalign.core.distributions import Categorical, LookMixture, LookPairs
+from latentalign.core.linear import Linear
 from latentalign.core.scores import Score, resolve_score
 
 Dependent = Literal["dependent"]
@@ -29,7 +30,7 @@ class Looks(nn.Module, ABC):
         super().__init__()
         self.looks = looks
         # One matrix for all views.
-        self.views = None if view_dim is None else nn.Linear(member_dim, looks * view_dim)
+        self.views = None if view_dim is None else Linear(member_dim, looks * view_dim)
 
     def view(self, members: Float[Tensor, "*any T D"]) -> Float[Tensor, "*any looks_T Dv"]:
         """The members as each look sees them; padding must hold finite numbers, as for scores."""
@@ -70,7 +71,7 @@ class MixedLooks(Looks):
         view_dim: int | None,
     ) -> None:
         super().__init__(looks, member_dim=member_dim, view_dim=view_dim)
-        self.weights = nn.Linear(query_dim, looks)
+        self.weights = Linear(query_dim, looks)
         self.scores = nn.ModuleList([make_score() for _ in range(looks - 1)])  # type: ignore[misc]
 
     def forward(
@@ -97,8 +98,8 @@ class DependentLooks(Looks):
         self, query_dim: int, memory_dim: int, *, hidden: int, member_dim: int, view_dim: int
     ) -> None:
         super().__init__(2, member_dim=member_dim, view_dim=view_dim)
-        self.from_query = nn.Linear(query_dim, hidden)
-        self.from_memory = nn.Linear(memory_dim, hidden, bias=False)
+        self.from_query = Linear(query_dim, hidden)
+        self.from_memory = Linear(memory_dim, hidden, bias=False)
         self.score = resolve_score("scaled-dot", query_dim=hidden, memory_dim=memory_dim, hidden=hidden)
 
     def forward(

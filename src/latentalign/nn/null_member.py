@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from latentalign.core.linear import Linear
 from latentalign.core.numerics import masked_log_softmax
 
 
@@ -23,7 +24,7 @@ class NullMember(nn.Module):
 
     def __init__(self, query_dim: int, member_dim: int) -> None:
         super().__init__()
-        self.score = nn.Linear(query_dim, 1)
+        self.score = Linear(query_dim, 1)
         self.member = nn.Parameter(torch.zeros(member_dim))
 
     def extend(

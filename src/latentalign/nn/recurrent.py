@@ -19,6 +19,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from latentalign.core.linear import Linear
+from latentalign.core.products import add_product_of_rows, product_of_rows, product_over_rows
 from latentalign.nn.dropout import Dropout
 from latentalign.nn.packing import Packing
 
@@ -110,7 +112,8 @@ class LSTMLoop(torch.autograd.Function):
         across, plain = weight.transpose(1, 2).contiguous(), gates.detach()
         for rows, before in packing.steps:
             if before is not None:
-                plain[:, rows].baddbmm_(hidden[:, before], across)
+                for side, weights in enumerate(across):
+                    add_product_of_rows(plain[side, rows], hidden[side], before, weights)
             n = rows.stop - rows.start
             cell = first if before is None else cells[-1][:, :n]
             cells.append(torch.empty_like(cell))
@@ -134,9 +137,11 @@ class LSTMLoop(torch.autograd.Function):
             n = rows.stop - rows.start
             above, now = d_out[:, rows] + d_hidden[:, :n], d_gates[:, rows]
             step.backward(above, d_cell[:, :n], gates[:, rows], cells[t][:, :n], squashed[:, rows], now)
-            torch.bmm(now, weight, out=d_hidden[:, :n])
-        later = d_gates[:, packing.first :].transpose(1, 2)
-        return d_gates, later @ hidden.index_select(1, packing.before()), None, None
+            for side, weights in enumerate(weight):
+                d_hidden[side, :n] = product_of_rows(d_gates[side], rows, weights)
+        later, before = d_gates[:, packing.first :], hidden.index_select(1, packing.before())
+        d_weight = [product_over_rows(d, h) for d, h in zip(later, before, strict=True)]
+        return d_gates, torch.stack(d_weight), None, None
 
 
 class LSTMLayer(nn.Module):
@@ -144,8 +149,8 @@ class LSTMLayer(nn.Module):
 
     def __init__(self, inputs: int, hidden: int) -> None:
         super().__init__()
-        self.from_input = nn.Linear(inputs, 4 * hidden)
-        self.from_hidden = nn.Linear(hidden, 4 * hidden, bias=False)
+        self.from_input = Linear(inputs, 4 * hidden)
+        self.from_hidden = Linear(hidden, 4 * hidden, bias=False)
 
 
 class LSTMStack(nn.Module):
@@ -181,11 +186,9 @@ class LSTMStack(nn.Module):
 def loop_layer(
     h: Float[Tensor, "N D"], sides: list[LSTMLayer], packing: Packing, *, flip: Int[Tensor, "N"], cell: Cell
 ) -> Float[Tensor, "N H"]:
-    """One layer by `LSTMLoop`: the input projections of all directions are one product, their loops are one loop."""
-    each = torch.stack([h, h.index_select(0, flip)][: len(sides)])
-    weight = torch.stack([side.from_input.weight for side in sides])
-    bias = torch.stack([side.from_input.bias for side in sides])
-    inputs = torch.baddbmm(bias.unsqueeze(1), each, weight.transpose(1, 2))
+    """One layer by `LSTMLoop`: the loops of all directions are one loop."""
+    each = [h, h.index_select(0, flip)] if len(sides) > 1 else [h]
+    inputs = torch.stack([side.from_input(x) for side, x in zip(sides, each, strict=True)])
     recurrent = torch.stack([side.from_hidden.weight for side in sides])
     with torch.autocast(h.device.type, enabled=False):  # the loop runs in the weights' precision
         out, _ = LSTMLoop.apply(inputs.to(recurrent.dtype), recurrent, packing, cell)  # type: ignore[no-untyped-call]

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from latentalign.core.linear import Linear
 from latentalign.nn.dropout import Dropout
 
 Positions = Literal["rotary", "learned"]
@@ -73,9 +74,9 @@ class Attention(nn.Module):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.query = nn.Linear(width, width)
-        self.members = nn.Linear(width, 2 * width)
-        self.output = nn.Linear(width, width)
+        self.query = Linear(width, width)
+        self.members = Linear(width, 2 * width)
+        self.output = Linear(width, width)
         self.heads = heads
 
     def split(self, x: Float[Tensor, "n S W"]) -> Float[Tensor, "n h S d"]:
@@ -121,10 +122,10 @@ class FeedForward(nn.Sequential):
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__(
-            nn.Linear(sizes.width, sizes.inner),
+            Linear(sizes.width, sizes.inner),
             nn.GELU(),
             Dropout(sizes.dropout),
-            nn.Linear(sizes.inner, sizes.width),
+            Linear(sizes.inner, sizes.width),
         )
 
 

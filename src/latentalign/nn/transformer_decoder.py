@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from latentalign.core.linear import Linear
 from latentalign.core.numerics import at_least_float32, masked_log_softmax
 from latentalign.core.scores import resolve_score
 from latentalign.nn.attention_decoder import DecoderState
@@ -52,7 +53,7 @@ class TransformerDecoder(nn.Module):
         self.score = resolve_score(score, query_dim=width, memory_dim=width, hidden=width)
         self.lagged = Stack(sizes, lagged_layers) if lagged_layers else None
         self.feed_expected = feed_expected
-        self.from_found = nn.Linear(width, width) if lagged_layers or feed_expected else None
+        self.from_found = Linear(width, width) if lagged_layers or feed_expected else None
         if self.from_found is not None:
             initialise(self.from_found, 1)
             if not lagged_layers:  # so that a model that is trained without it can go on with it

@@ -11,6 +11,7 @@ from latentalign.core.heads import FactoredHead
 from latentalign.core.kernels.fused_softmax import linear_log_prob
 from latentalign.core.kernels.likelihood import MAX_LOGITS
 from latentalign.core.latent import Latent
+from latentalign.core.linear import Linear
 from latentalign.core.scores import ScaledDotScore
 from latentalign.nn.chain_prior import ChainPrior
 
@@ -28,7 +29,7 @@ class ShiftedHead(FactoredHead):
 
     def __init__(self, memory_dim: int, output: nn.Linear) -> None:
         super().__init__()
-        self.from_memory = nn.Linear(memory_dim, output.in_features, bias=False)
+        self.from_memory = Linear(memory_dim, output.in_features, bias=False)
         nn.init.zeros_(self.from_memory.weight)
         self.output = output
 
@@ -57,8 +58,8 @@ class Lexicon(nn.Module):
 
     def __init__(self, word_dim: int, output: nn.Linear, hidden: int) -> None:
         super().__init__()
-        self.first = nn.Linear(word_dim, hidden)
-        self.second = nn.Linear(hidden, output.in_features)
+        self.first = Linear(word_dim, hidden)
+        self.second = Linear(hidden, output.in_features)
         self.bias = nn.Parameter(torch.zeros(output.out_features))
 
     def forward(

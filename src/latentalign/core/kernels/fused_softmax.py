@@ -17,6 +17,7 @@ from torch import Tensor
 from latentalign.core.devices import prefers_static_shapes
 from latentalign.core.kernels.borders import Borders
 from latentalign.core.numerics import NEG_INF, at_least_float32
+from latentalign.core.products import product, product_over_rows, suits_onednn
 
 CACHE_LINE = 64
 PAGE = 4096
@@ -40,9 +41,9 @@ def logits_of(
     room: Float[Tensor, "m V"] | None = None,
     bias: Float[Tensor, "V"] | None = None,
 ) -> Float[Tensor, "n V"]:
-    """h W' (+ b) in the precision of h, then in float32 at least; in the first rows of `room` if there is one."""
-    if room is None:
-        logits = at_least_float32(hidden @ weight.to(hidden.dtype).t())
+    """h W' (+ b) in the precision of h, then in float32 at least; in the first rows of `room` if MKL fills them."""
+    if room is None or suits_onednn(hidden, weight.t()):
+        logits = at_least_float32(product(hidden, weight.to(hidden.dtype).t()))
     else:
         logits = torch.mm(hidden, weight.t(), out=room[: len(hidden)])
     return logits if bias is None else logits.add_(bias)
@@ -86,6 +87,7 @@ class Outputs:
 
     def __init__(self, weight: Tensor, bias: Tensor | None, *, like: Tensor, rows: int) -> None:
         in_place = like.device.type == "cpu" and like.dtype == weight.dtype and like.element_size() >= 4
+        in_place = in_place and not suits_onednn(like[:rows], weight.t())  # it chooses its own memory
         self.room = aligned(rows, like, len(weight)) if in_place else None
         self.weight, self.bias, self.boost = weight, bias, None
         size, exponentials = 0.0, at_least_float32(like[:0]).dtype
@@ -156,8 +158,8 @@ class Gradients:
             if self.by_bias is not None:
                 self.by_bias += e.sum(0)
             return
-        torch.mm(e, self.scaled, out=self.hidden[rows]).mul_(scale.unsqueeze(1))
-        self.by_output.addmm_(e.t(), hidden * scale.unsqueeze(1))
+        torch.mul(product(e, self.scaled), scale.unsqueeze(1), out=self.hidden[rows])
+        self.by_output += product_over_rows(e, hidden * scale.unsqueeze(1))
         if self.by_bias is not None:
             self.by_bias.addmv_(e.t(), scale)
 

@@ -72,13 +72,12 @@ def single_log_prob(
         return
     outputs, size = Outputs(weight, bias, like=hidden, rows=0), min(SINGLE_ROWS, len(hidden))
     e = aligned(size, out, len(weight))
-    in_place = outputs.room is not None
+    room = None if outputs.room is None else out
     for rows in chunks(len(hidden), SINGLE_ROWS):
-        logits = logits_of(hidden[rows], weight, out[rows] if in_place else None, outputs.added)
+        logits = logits_of(hidden[rows], weight, None if room is None else room[rows], outputs.added)
         total, safe = outputs.totals(torch.exp(logits, out=e[: len(logits)]))
         if outputs.boost is not None and outputs.bias is not None:
             logits += outputs.bias
         normaliser = total.log() if safe else logits.logsumexp(1)
-        logits -= (normaliser - log_weight[rows].to(logits.dtype)).unsqueeze(1)
-        if not in_place:
-            out[rows] = logits
+        shift = (normaliser - log_weight[rows].to(logits.dtype)).unsqueeze(1)
+        torch.sub(logits, shift, out=out[rows])  # the logits may be in its memory already

@@ -13,6 +13,7 @@ from latentalign.core.alignments import Alignments
 from latentalign.core.devices import prefers_static_shapes
 from latentalign.core.heads import FactoredHead
 from latentalign.core.kernels.borders import Borders
+from latentalign.core.linear import Linear
 from latentalign.core.numerics import NEG_INF, flat_rows
 
 MAX_HIDDEN = 2**21
@@ -22,7 +23,7 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 
 def is_factored(emit: object) -> TypeGuard[FactoredHead]:
     """Whether a head is exactly its parts and a plain linear layer, so that the fast path may bypass `forward`."""
-    if not isinstance(emit, FactoredHead) or type(emit.output) is not nn.Linear:
+    if not isinstance(emit, FactoredHead) or type(emit.output) not in (nn.Linear, Linear):
         return False
     if type(emit).forward is not FactoredHead.forward:
         return False

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -18,6 +17,7 @@ from latentalign.core.kernels.fused_softmax import fused_average, linear_log_pro
 from latentalign.core.kernels.pairs import HiddenParts, Pairs
 from latentalign.core.latent import Latent
 from latentalign.core.numerics import NEG_INF, at_least_float32
+from latentalign.core.products import product
 
 MAX_SCREENED = 2**25
 """Most numbers in the hidden layer of all pairs of members for which the screened bound is computed."""
@@ -102,7 +102,7 @@ class HeadScreen:
         few = weight[common].to(hidden.dtype)
         own = at_least_float32((hidden * weight.to(hidden.dtype).index_select(0, self.target)).sum(-1))
         own = own if bias is None else own + bias[self.target]
-        logits = at_least_float32(F.linear(hidden, few))
+        logits = at_least_float32(product(hidden, few.t()))
         log_sum = log_sum_of_logits(logits, None if bias is None else bias[common])
         listed = torch.zeros(len(weight), dtype=torch.bool, device=hidden.device).index_fill(0, common, True)
         bound = own - torch.where(listed[self.target], log_sum, torch.logaddexp(own, log_sum))

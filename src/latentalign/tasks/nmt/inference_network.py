@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from latentalign.config import Section
 from latentalign.core.distributions import AlignmentDistribution, Categorical, Chain, LookMixture
+from latentalign.core.linear import Linear
 from latentalign.core.scores import BilinearScore
 from latentalign.links.sets import LinkProbabilities
 from latentalign.nn.recurrent import LSTMStack
@@ -86,7 +87,7 @@ class InferenceNetwork(nn.Module):
                 "a monotone prior needs a q that never goes back either: set inference.chain = true"
             )
         has_null = prior.null and self.chain is None
-        self.add_module(f"null_{role}", nn.Linear(2 * config.size, 1) if has_null else None)
+        self.add_module(f"null_{role}", Linear(2 * config.size, 1) if has_null else None)
         self.start_at_prior = config.start_at_prior
         if config.start_at_prior and prior.chained:
             raise ValueError("inference.start_at_prior needs independent alignments; set it to false")

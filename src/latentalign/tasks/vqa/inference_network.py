@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from latentalign.config import Section
+from latentalign.core.linear import Linear
 
 
 class InferenceConfig(Section):
@@ -32,11 +33,11 @@ class InferenceNetwork(nn.Module):
         super().__init__()
         assert config.size is not None
         self.answer = nn.Embedding(answers, config.answer_embedding)
-        self.to_region = nn.Linear(config.answer_embedding, region_dim, bias=False)
-        self.to_question = nn.Linear(config.answer_embedding, question_dim, bias=False)
-        self.from_region = nn.Linear(region_dim, config.size, bias=False)
-        self.from_question = nn.Linear(question_dim, config.size, bias=False)
-        self.to_score = nn.Linear(config.size, looks, bias=False)
+        self.to_region = Linear(config.answer_embedding, region_dim, bias=False)
+        self.to_question = Linear(config.answer_embedding, question_dim, bias=False)
+        self.from_region = Linear(region_dim, config.size, bias=False)
+        self.from_question = Linear(question_dim, config.size, bias=False)
+        self.to_score = Linear(config.size, looks, bias=False)
 
     def forward(
         self,

@@ -15,6 +15,7 @@ from latentalign.core.choice import LatentChoice
 from latentalign.core.distributions import DISTRIBUTIONS, AlignmentDistribution, Categorical, LookMixture
 from latentalign.core.kernels.emission import EmissionLatent
 from latentalign.core.kernels.likelihood import MAX_LOGITS
+from latentalign.core.linear import Linear
 from latentalign.core.registry import SCORES
 from latentalign.core.scores import Score, resolve_score
 from latentalign.nn.dropout import Dropout
@@ -95,7 +96,7 @@ class AnswerModel(nn.Module):
         self.encoder = LSTMStack(config.embedding, config.question_size, 1, bidirectional=False)
         self.region, self.dropout = None, Dropout(config.dropout)
         if config.region_size is not None:
-            self.region = nn.Linear(region_dim, config.region_size)
+            self.region = Linear(region_dim, config.region_size)
             region_dim = config.region_size
         self.score = config.build_score(region_dim)
         self.looks = prior.build_looks(
