@@ -12,6 +12,7 @@ from latentalign.core.linear import Linear, linear
 from latentalign.core.products import (
     SMALLEST,
     add_product_of_rows,
+    add_product_over_rows,
     grain,
     onednn_is_faster,
     product,
@@ -59,7 +60,12 @@ def test_any_number_of_rows(library, inner, outer, biased):
 def test_sum_over_any_number_of_rows(library, inner, outer):
     for rows in ROWS:
         left, right = torch.randn(rows, inner), torch.randn(rows, outer)
-        close(product_over_rows(left, right), left.double().t() @ right.double())
+        expected = left.double().t() @ right.double()
+        close(product_over_rows(left, right), expected)
+        total = torch.randn(inner, outer)
+        expected += total.double()
+        add_product_over_rows(total, left, right)
+        close(total, expected)
 
 
 def test_some_rows_of_a_buffer(library):

@@ -51,13 +51,26 @@ def product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def product_over_rows(left: Tensor, right: Tensor) -> Tensor:
-    """`left' right` of two matrices with as many rows: the gradient of a weight. See `product`."""
+    """`left' right` of two matrices with as many rows: the gradient of a weight. See `product`.
+
+    oneDNN copies the factor on the left to transpose it, so the narrow one stands there.
+    """
     across = left.t()
     if not is_worthwhile(across, right):
         return across @ right
+    if left.shape[1] > right.shape[1]:
+        return product_over_rows(right, left).t()
     whole = len(left) - len(left) % grain(len(left))
     found = ask_onednn(across[:, :whole], right[:whole])
     return found if whole == len(left) else found.addmm_(across[:, whole:], right[whole:])
+
+
+def add_product_over_rows(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """`total += left' right`; see `product_over_rows`."""
+    if is_worthwhile(left.t(), right):
+        total += product_over_rows(left, right)
+    else:
+        total.addmm_(left.t(), right)
 
 
 def product_of_rows(left: Tensor, rows: slice, right: Tensor) -> Tensor:

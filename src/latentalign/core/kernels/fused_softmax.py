@@ -17,7 +17,7 @@ from torch import Tensor
 from latentalign.core.devices import prefers_static_shapes
 from latentalign.core.kernels.borders import Borders
 from latentalign.core.numerics import NEG_INF, at_least_float32
-from latentalign.core.products import product, product_over_rows, suits_onednn
+from latentalign.core.products import add_product_over_rows, product, suits_onednn
 
 CACHE_LINE = 64
 PAGE = 4096
@@ -139,7 +139,8 @@ class Gradients:
         boost, weight = outputs.boost, outputs.weight
         self.scaled = (weight if boost is None else weight * boost.unsqueeze(1)).to(hidden.dtype)
         self.hidden = torch.empty_like(hidden)
-        self.by_output = torch.zeros_like(weight, dtype=torch.promote_types(weight.dtype, torch.float32))
+        wide = torch.promote_types(weight.dtype, torch.float32)
+        self.by_output = weight.new_zeros(weight.shape[::-1], dtype=wide).t()  # as its products come from oneDNN
         self.by_bias = None if outputs.bias is None else self.by_output.new_zeros(len(outputs.bias))
 
     def add(self, rows: slice, e: Tensor, total: Tensor, target: Tensor, factor: Tensor) -> None:
@@ -159,7 +160,7 @@ class Gradients:
                 self.by_bias += e.sum(0)
             return
         torch.mul(product(e, self.scaled), scale.unsqueeze(1), out=self.hidden[rows])
-        self.by_output += product_over_rows(e, hidden * scale.unsqueeze(1))
+        add_product_over_rows(self.by_output, e, hidden * scale.unsqueeze(1))
         if self.by_bias is not None:
             self.by_bias.addmv_(e.t(), scale)
 
