@@ -103,8 +103,8 @@ def test_certified_marginal_counts_mass_too_small_to_be_written_down(dtype, scor
     prior, log_f = torch.tensor([[0.0, score, -math.inf]], dtype=dtype), torch.tensor([[log_f, 0.0, 0.0]])
     answer = certified_marginal(table_latent(log_f.to(dtype), prior, prior), 0.01)
     assert answer.value.item() == pytest.approx(score)
-    assert answer.visited.item() == 2
-    assert answer.gap.item() == 0
+    assert answer.visited.item() == 1, "the likeliest member a priori is evaluated and found to be negligible"
+    assert answer.gap.item() < 1e-30
 
 
 def test_certified_marginal_visits_fewer_members_when_the_prior_is_sharp():

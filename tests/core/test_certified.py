@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from latentalign import OBJECTIVES, LatentChoice, MLPHead, certified_marginal
 from latentalign.core.distributions import Categorical
-from latentalign.core.kernels import fused_softmax
+from latentalign.core.kernels import certified, fused_softmax, screening
 from latentalign.core.kernels.beam import Beam, beam_predictive, last_place
-from latentalign.core.kernels.certified import draw_rest
+from latentalign.core.kernels.certified import draw_rest, rank_members
 from latentalign.core.kernels.screening import HeadScreen, log_sum_of_logits
 from latentalign.core.numerics import BLOCK
 from support.problems import gradients, problem
@@ -45,7 +45,7 @@ def test_the_screened_bound_is_above_the_likelihood_and_tightens_with_the_shortl
     p = problem((40,), 6, 9, ragged=False)
     latent = p.latent()
     log_f = latent.log_likelihood(latent.prior.enumerate())
-    bounds = [HeadScreen(latent, n).log_bound() for n in (shortlist, shortlist + 2)]
+    bounds = [HeadScreen(latent, n).log_bound(p.mask) for n in (shortlist, shortlist + 2)]
     assert (bounds[0] >= log_f - 1e-12).all()
     assert (bounds[0] >= bounds[1] - 1e-12).all()
     if shortlist >= 9:  # all outputs that occur, so nothing that occurs is left out of the normaliser
@@ -66,10 +66,12 @@ def test_the_bound_holds_in_single_precision_whatever_the_logits(scale, with_bia
     p.query, p.memory, p.prior_scores = (t.detach().float() for t in (p.query, p.memory, p.prior_scores))
     for shortlist in (10, 400):
         source = HeadScreen(p.latent(), shortlist)
+        bound = source.log_bound(p.mask)
         bias = None if output.bias is None else output.bias.double()
-        logits = torch.nn.functional.linear(source.hidden.double(), output.weight.double(), bias)
+        logits = torch.nn.functional.linear(
+            source.hidden(torch.arange(len(source.target))).double(), output.weight.double(), bias
+        )
         log_f = logits.log_softmax(-1).gather(-1, source.target.unsqueeze(-1)).squeeze(-1).detach()
-        bound = source.log_bound()
         assert bound.dtype == torch.float32
         bound = bound.flatten()[source.pairs.slot]
         assert (bound >= log_f).all()
@@ -126,8 +128,9 @@ def both_gradients(p, leaves, tolerance, **options):
     return found
 
 
-def test_where_the_bound_is_tight_the_prior_has_the_exact_gradient_from_few_members():
+def test_where_the_bound_is_tight_the_prior_has_the_exact_gradient_from_few_members(monkeypatch):
     """Up to a factor (found + rest) / found of each query, of which the second is at most the tolerance."""
+    monkeypatch.setattr(certified, "UNSCREENED", 1e-9)
     p = problem((80,), 8, 6, sharp=3.0, ragged=False)
     assert p.target.unique().numel() == 6  # the shortlist is every output, so the bound is the likelihood
     answer = certified_marginal(p.latent(), 0.05, shortlist=6)
@@ -149,7 +152,7 @@ def test_the_guess_brings_the_priors_gradient_nearer_and_leaves_all_others(short
     full = gradients(exact(p), [p.prior_scores])[0]
     guessed, plain = both_gradients(p, p.leaves, tolerance, shortlist=shortlist)
     off = [(g[0] - full).abs().sum(-1) for g in (guessed, plain)]
-    assert off[0].sum() < (0.9 if shortlist else 1.1) * off[1].sum()
+    assert off[0].sum() < (0.9 if shortlist else 1.2) * off[1].sum()
     assert off[0].max() <= 4 * tolerance, "never more than the certificate allows"
     for ours, theirs in zip(guessed[1:], plain[1:], strict=True):
         torch.testing.assert_close(ours, theirs)
@@ -163,18 +166,42 @@ def test_padding_and_sampled_tails_get_no_guess(tail):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_bound_probe_and_value_see_the_same_dropout():
+def test_bound_probe_and_value_see_the_same_dropout(monkeypatch):
     p = problem((300,), 8, 12, sharp=3.0, ragged=False, max_logits=10**6)
-    head = MLPHead(3, 4, 12, hidden=6, dropout=0.5).double().train()
-    p.head = head
-    for seed in range(5):
-        torch.manual_seed(seed)
+    p.head = MLPHead(3, 4, 12, hidden=6, dropout=0.5).double().train()
+    screens = []
+    monkeypatch.setattr(
+        certified, "screen_of", lambda *a: screens.append(screening.screen_of(*a)) or screens[-1]
+    )
+    for _ in range(5):
         answer = certified_marginal(p.latent(), 0.05)
-        torch.manual_seed(seed)
-        source = HeadScreen(p.latent(), 0)
-        full = source.log_marginal(p.latent().prior.enumerate())
+        full = screens[-1].log_marginal(p.latent().prior.enumerate())
         assert (answer.value <= full + 1e-9).all()
         assert (full <= answer.value + math.log1p(0.05) + 1e-9).all()
+
+
+def test_noise_is_drawn_once_for_every_member():
+    p = problem((20,), 8, 12, ragged=False)
+    p.head = MLPHead(3, 4, 12, hidden=6, dropout=0.5).double().train()
+    screen = HeadScreen(p.latent(), 4)
+    some, more = torch.arange(10, 90), torch.arange(40, 160)
+    before = screen.hidden(some)
+    after = screen.hidden(more)
+    assert torch.equal(before[30:], after[:50])
+    assert torch.equal(screen.hidden(some), before)
+    assert (before == 0).any()
+    assert not torch.equal(before != 0, (HeadScreen(p.latent(), 4).hidden(some)) != 0)
+
+
+def test_a_head_with_noise_of_its_own_is_bounded_by_one():
+    class Noisy(MLPHead):
+        def hidden(self, query_part, memory_part):
+            return torch.nn.functional.dropout(self.activated(query_part, memory_part), 0.5)
+
+    p = problem((20,), 8, 12, ragged=False)
+    p.head = Noisy(3, 4, 12, hidden=6).double().train()
+    assert isinstance(screening.screen_of(p.latent(), 4), screening.PlainScreen)
+    assert certified_marginal(p.latent(), 0.05).value.isfinite().all()
 
 
 @pytest.mark.parametrize("members", [1, 2, 3])
@@ -183,8 +210,9 @@ def test_the_sampled_tail_is_unbiased_for_the_likelihood(members, shortlist):
     p = problem((7,), 6, 9, sharp=0.5, ragged=False)
     options = {"tail": "sample", "members": members, "shortlist": shortlist}
     latent = p.latent()
-    bound = latent.prior.log_probs + HeadScreen(latent, shortlist).log_bound()
-    bound, order = bound.detach().sort(-1, descending=True)
+    with torch.no_grad():
+        ranking = rank_members(latent.prior, HeadScreen(latent, shortlist), 0.0)
+    bound, order = ranking.bound, ranking.order
     mean, mean_log = torch.zeros(7, dtype=torch.float64), torch.zeros(7, dtype=torch.float64)
     for member in range(6):
         draws = torch.full((7, 1), member)
@@ -218,7 +246,10 @@ def test_only_visited_members_reach_the_vocabulary(monkeypatch):
     original = fused_softmax.logits_of
     monkeypatch.setattr(fused_softmax, "logits_of", lambda h, *a: rows.append(len(h)) or original(h, *a))
     answer = certified_marginal(p.latent(), 0.01)
-    assert sum(rows) == 50 + int(answer.visited.sum())  # the first of each query is asked once beforehand
+    tried = sum(rows) - int(
+        answer.visited.sum()
+    )  # beforehand: one member of each query, and of some a second
+    assert 50 <= tried <= 60
     assert sum(rows) < 50 * 5
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 Emit = Callable[[Tensor, Tensor], Tensor]
@@ -48,6 +49,30 @@ class FactoredHead(nn.Module, ABC):
         Then the rows of a large batch are computed and freed piece by piece.
         """
         return False
+
+    def draw_noise(self, rows: int) -> Bool[Tensor, "n H"] | None:
+        """Which numbers of some hidden layers dropout keeps, drawn anew; None if it keeps all.
+
+        `hidden_with_noise` repeats a hidden layer with it.
+        """
+        return None
+
+    def hidden_with_noise(
+        self,
+        query_part: Float[Tensor, "*n H"],
+        memory_part: Float[Tensor, "*n H"],
+        kept: Bool[Tensor, "*n H"] | None,
+    ) -> Float[Tensor, "*n H"]:
+        """`hidden` with given noise."""
+        return self.hidden(query_part, memory_part)
+
+    def is_repeatable(self) -> bool:
+        """Whether `hidden_with_noise` gives the same result again.
+
+        By default, a head is if dropout is off. A head whose `hidden` is noisy in training defines all three methods.
+        """
+        dropout = torch.nn.modules.dropout._DropoutNd
+        return not any(isinstance(m, dropout) and m.training and m.p > 0 for m in self.modules())
 
     def forward(self, query: Float[Tensor, "*n Dq"], context: Float[Tensor, "*n D"]) -> Float[Tensor, "*n V"]:
         """Logits of every output."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 LEVELS = 2**16
@@ -17,10 +17,26 @@ class Dropout(nn.Dropout):
     """
 
     def forward(self, x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
-        dropped = round(self.p * LEVELS)
-        if self.training and x.device.type == "cpu" and not self.inplace and 0 < dropped < LEVELS:
-            words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
-            bits = words.random_(-(2**63), None).view(torch.int16)[: x.numel()]
-            keep = bits >= dropped - LEVELS // 2
-            return x * keep.to(x.dtype).mul_(LEVELS / (LEVELS - dropped)).view(x.shape)
+        if x.device.type == "cpu" and not self.inplace:
+            kept = self.draw(x.shape, x.device)
+            return x if kept is None else self.keep(x, kept)
         return super().forward(x)
+
+    @property
+    def dropped(self) -> int:
+        """Of `LEVELS` numbers, how many are dropped."""
+        return round(self.p * LEVELS) if self.training else 0
+
+    def draw(self, shape: torch.Size, device: torch.device) -> Bool[Tensor, "*n"] | None:
+        """Which elements are kept, at random; None for all."""
+        if not self.dropped:
+            return None
+        if self.dropped == LEVELS:
+            return torch.zeros(shape, dtype=torch.bool, device=device)
+        words = torch.empty(-(-shape.numel() // 4), dtype=torch.int64, device=device)
+        bits = words.random_(-(2**63), None).view(torch.int16)[: shape.numel()]
+        return (bits >= self.dropped - LEVELS // 2).view(shape)
+
+    def keep(self, x: Float[Tensor, "*n"], kept: Bool[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+        """The elements that are kept, scaled, and zeros."""
+        return x * kept.to(x.dtype).mul_(LEVELS / max(1, LEVELS - self.dropped))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from latentalign.core.heads import FactoredHead
@@ -44,30 +44,51 @@ class MLPHead(FactoredHead):
         part: Tensor = self.from_query(query)
         return part
 
+    def activated(
+        self, query_part: Float[Tensor, "*n H"], memory_part: Float[Tensor, "*n H"]
+    ) -> Float[Tensor, "*n H"]:
+        """The hidden layer before dropout."""
+        activated: Tensor = self.activation(query_part + memory_part)
+        return activated
+
     def hidden(
         self, query_part: Float[Tensor, "*n H"], memory_part: Float[Tensor, "*n H"]
     ) -> Float[Tensor, "*n H"]:
-        hidden: Tensor = self.dropout(self.activation(query_part + memory_part))
+        hidden: Tensor = self.dropout(self.activated(query_part, memory_part))
         return hidden
+
+    def draw_noise(self, rows: int) -> Bool[Tensor, "n H"] | None:
+        weight = self.output.weight
+        return self.dropout.draw(torch.Size((rows, weight.shape[1])), weight.device)
+
+    def hidden_with_noise(
+        self,
+        query_part: Float[Tensor, "*n H"],
+        memory_part: Float[Tensor, "*n H"],
+        kept: Bool[Tensor, "*n H"] | None,
+    ) -> Float[Tensor, "*n H"]:
+        activated = self.activated(query_part, memory_part)
+        return activated if kept is None else self.dropout.keep(activated, kept)
+
+    def is_repeatable(self) -> bool:
+        return type(self).hidden is MLPHead.hidden and type(self.dropout) is Dropout
 
     def adds_members(self) -> bool:
         return type(self).memory_part is MLPHead.memory_part and type(self.from_memory) is Linear
 
     def hidden_by_row(self) -> bool:
-        return type(self).hidden is MLPHead.hidden and type(self.activation) in BY_ROW
+        known = type(self).activated in (MLPHead.activated, ProductHead.activated)
+        return known and type(self).hidden is MLPHead.hidden and type(self.activation) in BY_ROW
 
 
 class ProductHead(MLPHead):
     """softmax(W (act(W1 X z) * act(W2 x~ + b2)) + b): the query says which properties of the member are asked for."""
 
-    def hidden(
+    def activated(
         self, query_part: Float[Tensor, "*n H"], memory_part: Float[Tensor, "*n H"]
     ) -> Float[Tensor, "*n H"]:
-        hidden: Tensor = self.dropout(self.activation(query_part) * self.activation(memory_part))
-        return hidden
-
-    def hidden_by_row(self) -> bool:
-        return type(self).hidden is ProductHead.hidden and type(self.activation) in BY_ROW
+        activated: Tensor = self.activation(query_part) * self.activation(memory_part)
+        return activated
 
 
 class ResidualHead(FactoredHead):
@@ -114,6 +135,9 @@ class ResidualHead(FactoredHead):
     ) -> Float[Tensor, "*n H"]:
         # Without learned scale and shift, which W1 and W2 can express: rows may then be computed piece by piece.
         return F.layer_norm(query_part + memory_part, query_part.shape[-1:]).to(query_part.dtype)
+
+    def is_repeatable(self) -> bool:
+        return type(self).hidden is ResidualHead.hidden  # dropout is in the parts
 
     def adds_members(self) -> bool:
         return type(self).memory_part is ResidualHead.memory_part and type(self.from_memory) is Linear

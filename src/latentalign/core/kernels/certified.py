@@ -28,6 +28,8 @@ CERTIFICATE = "latentalign::certificate"
 """The name, in profiles, of everything that decides which members are visited."""
 SHORTLIST = 256
 """Default for the number of outputs in the screened bound."""
+UNSCREENED = 0.25
+"""The part of the tolerance that members may have together for which not even a bound is computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +57,9 @@ def certified_marginal(
     """log p(y | x, x~) from the members that can matter.
 
     Members are visited in order of their bound until the mass left out is at most `tolerance` times that of the first
-    member. With `tail="sample"`, a query that would need more than `members` visits those and one of the rest, drawn
-    in proportion to its bound. This estimates p without bias, so it is a lower bound of log p on average, without
-    proof.
+    member. Those with hardly any prior mass are bounded by it alone. With `tail="sample"`, a query that would need
+    more than `members` visits those and one of the rest, drawn in proportion to its bound. This estimates p without
+    bias, so it is a lower bound of log p on average, without proof.
 
     Without the likelihood of unvisited members, their prior would shrink at every step. `surrogate` therefore
     estimates their part of the prior's gradient from their bounds, which costs no likelihood.
@@ -77,7 +79,7 @@ def certified_marginal(
     with record_function(CERTIFICATE):
         screen = screen_of(latent, shortlist)
         with torch.no_grad():
-            ranking = rank_members(latent.prior, screen)
+            ranking = rank_members(latent.prior, screen, tolerance)
             plan = plan_visits(ranking, tolerance, most=members if tail == "sample" else None, draws=draws)
     log_prob = latent.prior.log_prob_of(plan.index)
     weight = (log_prob - plan.log_proposal).masked_fill(~plan.chosen, NEG_INF)
@@ -94,7 +96,10 @@ def certified_marginal(
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Members in descending order of the bound on their joint probability."""
+    """Members in the order of visits: descending bounds on their joint probability, with two exceptions.
+
+    The member whose joint probability is `found` comes first, and members that cannot matter come last.
+    """
 
     order: Int[Tensor, "*batch T"]
     bound: Float[Tensor, "*batch T"]
@@ -103,23 +108,82 @@ class Ranking:
     """log of the total bound of ranks k and later."""
     found: Float[Tensor, "*batch"]
     """log joint probability of the first member."""
+    estimate: Float[Tensor, "*batch T"]
+    """log of the estimated joint probability of every member, not in order."""
     count: Int[Tensor, "*batch"]
     """Members that exist."""
 
 
-def rank_members(prior: AlignmentDistribution, screen: Screen) -> Ranking:
-    """Order the members by their bound, and evaluate the first."""
+def rank_members(prior: AlignmentDistribution, screen: Screen, tolerance: float) -> Ranking:
+    """Evaluate the likeliest member a priori, bound those that can matter beside it, and order all of them."""
     log_prior = prior.enumerate().log_weight.detach()
     exists = log_prior > NEG_INF
-    bound = log_prior + screen.log_bound()
-    lowest = torch.finfo(bound.dtype).min  # members that exist come before those that do not
-    bound, order = bound.clamp_min(lowest).masked_fill(~exists, NEG_INF).sort(-1, descending=True)
+    lead = log_prior.argmax(-1, keepdim=True)
+    found = log_prior.gather(-1, lead) + screen.log_likelihood(lead, exists.gather(-1, lead))
+    possible = can_matter(log_prior, found, tolerance)
+    log_bound = screen.log_bound(possible).expand(log_prior.shape)
+    screened = (log_prior + log_bound).masked_fill(~exists, NEG_INF)
+    known = screened.scatter(-1, lead, found)
+    first, found, known = try_better(log_prior, known, screen, lead=lead, found=found)
+    estimate = estimate_joint(screened, known, log_bound, possible, first=first)
+    lowest = torch.finfo(known.dtype).min  # members that exist come before those that do not
+    key = torch.where(possible, known, known + lowest / 4).clamp_min(lowest)
+    order = key.scatter(-1, first, math.inf).masked_fill(~exists, NEG_INF).argsort(-1, descending=True)
+    bound = known.clamp_min(lowest).masked_fill(~exists, NEG_INF).gather(-1, order)
     # Summed from the small end, so that tails keep their digits.
     left = bound.flip(-1).logcumsumexp(-1).flip(-1).masked_fill(bound == NEG_INF, NEG_INF)
-    first = order[..., :1]
-    found = screen.log_likelihood(first, exists.any(-1, keepdim=True)).squeeze(-1)
-    found = found + log_prior.gather(-1, first).squeeze(-1)
-    return Ranking(order, bound, left, found, exists.sum(-1))
+    return Ranking(order, bound, left, found.squeeze(-1), estimate, exists.sum(-1))
+
+
+def can_matter(
+    log_prior: Float[Tensor, "*batch T"], found: Float[Tensor, "*batch 1"], tolerance: float
+) -> Bool[Tensor, "*batch T"]:
+    """All members except the least likely ones a priori, whose prior mass is together a part of the tolerance."""
+    if not tolerance:
+        return log_prior > NEG_INF
+    ascending, order = log_prior.sort(-1)
+    kept = ascending.logcumsumexp(-1) > found + math.log(UNSCREENED * tolerance)
+    return torch.zeros_like(kept).scatter(-1, order, kept & (ascending > NEG_INF))
+
+
+def estimate_joint(
+    screened: Float[Tensor, "*batch T"],
+    known: Float[Tensor, "*batch T"],
+    log_bound: Float[Tensor, "*batch T"],
+    possible: Bool[Tensor, "*batch T"],
+    *,
+    first: Int[Tensor, "*batch 1"],
+) -> Float[Tensor, "*batch T"]:
+    """log of the estimated joint probability of every member: what is known, or its bound minus the slack of `first`.
+
+    Members that cannot matter are assumed to have the lowest bound on f of those that can.
+    """
+    lowest = log_bound.masked_fill(~possible, math.inf).amin(-1, keepdim=True).clamp_max(0)
+    slack = (screened - known).gather(-1, first).clamp_min(0).nan_to_num(0.0)
+    guess = screened + torch.where(possible, 0.0, lowest) - slack
+    return torch.where(known < screened, known, guess)
+
+
+def try_better(
+    log_prior: Float[Tensor, "*batch T"],
+    bound: Float[Tensor, "*batch T"],
+    screen: Screen,
+    *,
+    lead: Int[Tensor, "*batch 1"],
+    found: Float[Tensor, "*batch 1"],
+) -> tuple[Int[Tensor, "*batch 1"], Float[Tensor, "*batch 1"], Float[Tensor, "*batch T"]]:
+    """Evaluate the member with the largest bound where that is not `lead`.
+
+    Returns the better one, its log joint probability, and the bounds with what is now known.
+    """
+    second = bound.argmax(-1, keepdim=True)
+    other = (second != lead) & (bound.gather(-1, second) > found)
+    if not other.any():
+        return lead, found, bound
+    joint = log_prior.gather(-1, second) + screen.log_likelihood(second, other)
+    joint = torch.where(other, joint, found)
+    bound = bound.scatter(-1, torch.where(other, second, lead), joint)
+    return torch.where(joint > found, second, lead), torch.maximum(joint, found), bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,14 +244,13 @@ def unvisited_gradient(
 ) -> Float[Tensor, "*batch"]:
     """sum_i s_i log p_i over unvisited members: its gradient estimates their part of the prior's.
 
-    The posterior s_i of a member is estimated by its bound, minus the slack of the first member's bound. It never
-    exceeds what the certificate allows. A query with a sampled tail needs no estimate.
+    s_i is the estimated posterior of a member. A query with a sampled tail needs no estimate.
     """
-    order, bound = ranking.order, ranking.bound
+    order = ranking.order
     with torch.no_grad():
-        unvisited = ~plan.chosen[..., : order.shape[-1]] & (bound > NEG_INF) & ~plan.sampled.unsqueeze(-1)
-        slack = (bound[..., 0] - ranking.found).clamp_min(0)
-        share = (bound - (slack + value).unsqueeze(-1)).clamp_max(0).exp().masked_fill(~unvisited, 0.0)
-        share = torch.zeros_like(share).scatter(-1, order, share)
+        unvisited = ~plan.chosen[..., : order.shape[-1]] & (ranking.bound > NEG_INF)
+        unvisited &= ~plan.sampled.unsqueeze(-1)
+        unvisited = torch.zeros_like(unvisited).scatter(-1, order, unvisited)
+        share = (ranking.estimate - value.unsqueeze(-1)).clamp_max(0).exp().masked_fill(~unvisited, 0.0)
     log_probs = prior.enumerate().log_prob
     return (share * log_probs.masked_fill(share == 0, 0.0)).sum(-1)

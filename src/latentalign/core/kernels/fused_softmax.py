@@ -140,7 +140,9 @@ class Gradients:
         self.scaled = (weight if boost is None else weight * boost.unsqueeze(1)).to(hidden.dtype)
         self.hidden = torch.empty_like(hidden)
         wide = torch.promote_types(weight.dtype, torch.float32)
-        self.by_output = weight.new_zeros(weight.shape[::-1], dtype=wide).t()  # as its products come from oneDNN
+        self.by_output = weight.new_zeros(
+            weight.shape[::-1], dtype=wide
+        ).t()  # as its products come from oneDNN
         self.by_bias = None if outputs.bias is None else self.by_output.new_zeros(len(outputs.bias))
 
     def add(self, rows: slice, e: Tensor, total: Tensor, target: Tensor, factor: Tensor) -> None:

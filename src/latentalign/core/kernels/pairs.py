@@ -184,15 +184,25 @@ class HiddenParts:
 
     def rows(self, rows: slice | Tensor = slice(None)) -> Float[Tensor, "n H"]:
         """The hidden layer of some pairs."""
+        return self.head.hidden(*self.parts_of(rows))
+
+    def rows_with_noise(
+        self, rows: Int[Tensor, "n"], kept: Bool[Tensor, "n H"] | None
+    ) -> Float[Tensor, "n H"]:
+        """The hidden layer of some pairs with given noise."""
+        return self.head.hidden_with_noise(*self.parts_of(rows), kept)
+
+    def parts_of(self, rows: slice | Tensor) -> tuple[Float[Tensor, "n Hq"], Float[Tensor, "n Hm"]]:
+        """Both parts of some pairs."""
         from_query = self.from_query.index_select(0, self.query_place[rows])
         if self.memory_place is None:
-            return self.head.hidden(from_query, self.from_memory[rows])
+            return from_query, self.from_memory[rows]
         place = self.memory_place[rows]
         first, *others = [place] if place.dim() == 1 else place.unbind(-1)
         from_memory = self.from_memory.index_select(0, first)
         for other in others:
             from_memory = from_memory + self.from_memory.index_select(0, other)
-        return self.head.hidden(from_query, from_memory)
+        return from_query, from_memory
 
     def pieces(self) -> list[slice]:
         """Consecutive rows whose hidden layer has at most `MAX_HIDDEN` numbers, if pairs of members make them many."""
