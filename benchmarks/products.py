@@ -77,13 +77,13 @@ def main() -> None:
     print(f"{'':<45} {'MKL':>9} {'oneDNN':>9} {'ratio':>6}")
     for rows in (32, 192, 528):
         for name, (call, operations) in products_of_a_step(rows).items():
-            both = median_of_both(lambda c=call, o=operations: rate(c, o), arguments.rounds)  # type: ignore[misc]
+            both = median_of_both(lambda c=call, o=operations: rate(c, o), arguments.rounds)
             show(f"{name}, {rows} rows", *both)
     for batch in arguments.batch:
         workload = replace(PRESETS["multi30k"], batch=batch)
         for name in OBJECTIVES:
             training = Training(workload, parse_row(name), threads=arguments.threads, batches=4)
-            show(f"{name}, batch {batch}", *median_of_both(lambda t=training: t.turn(2), arguments.rounds))  # type: ignore[misc]
+            show(f"{name}, batch {batch}", *median_of_both(lambda t=training: t.turn(2), arguments.rounds))
 
 
 if __name__ == "__main__":
