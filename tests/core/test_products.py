@@ -149,6 +149,15 @@ def test_other_tensors_are_left_to_pytorch(monkeypatch, tensor):
     assert not suits_onednn(tensor, tensor)
 
 
+def test_padded_rows_are_left_to_pytorch(monkeypatch):
+    """oneDNN takes seconds for a factor on the right with gaps in its memory."""
+    monkeypatch.setattr(products, "onednn_is_faster", lambda: True)
+    padded = torch.zeros(1024, 1030)[:, :1024]
+    assert suits_onednn(padded, LARGE)
+    assert not suits_onednn(LARGE, padded)
+    assert suits_onednn(LARGE, LARGE.t())
+
+
 def test_switch_of_pytorch_is_respected(monkeypatch):
     monkeypatch.setattr(products, "onednn_is_faster", lambda: True)
     was = torch.backends.mkldnn.enabled

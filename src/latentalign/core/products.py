@@ -118,6 +118,7 @@ def suits_onednn(left: Tensor, right: Tensor) -> bool:
         and left.dim() > 1
         and right.dim() == 2
         and left.numel() * right.shape[1] >= SMALLEST
+        and (right.is_contiguous() or right.t().is_contiguous())  # other strides are a hundred times slower
         and bool(torch.backends.mkldnn.enabled)
         and onednn_is_faster()
     )
