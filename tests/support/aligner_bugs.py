@@ -22,8 +22,8 @@ ALIGNER_BUGS = [
     Bug(
         "aligner: the other direction's posterior is not turned",
         "aligner/model.py",
-        "results[1][0][row, :t, :s].T.copy()",
-        "results[1][0][row, :t, :s].copy().reshape(s, t)",
+        "backward.links[row, :t, :s].numpy().T.copy()",
+        "backward.links[row, :t, :s].numpy().copy().reshape(s, t)",
         "aligner/test_alignment.py::test_every_row_sums_to_one_with_null",
     ),
     Bug(
