@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from jaxtyping import Float, Int
 from pydantic import Field
@@ -20,10 +18,6 @@ class InferenceConfig(Section):
     """Size of answer embeddings."""
     size: int | None = Field(None, ge=1)
     """Hidden units of its attention scores. If unset, as many as `model.attention_size`."""
-    attention: Literal["mlp", "product"] = "mlp"
-    """How it combines region and question: `mlp`, their sum in a hidden layer, as in the paper; `product`, the product
-    of a hidden layer of each. If `model.attention` is `product`, this should be, too: q must be able to express what
-    the prior can, or it draws the prior away from it."""
 
     def like_prior(self, attention_size: int) -> InferenceConfig:
         """The same settings. A size that is not set is that of the prior."""
@@ -31,17 +25,13 @@ class InferenceConfig(Section):
 
 
 class InferenceNetwork(nn.Module):
-    """q(z_i = 1) proportional to exp(u' tanh(U1 (x_i * relu(V1 h_y)) + U2 (x~ * relu(V2 h_y)))).
-
-    With `attention = "product"`, the hidden layer is tanh(U1 ...) * tanh(U2 ...).
-    """
+    """q(z_i = 1) proportional to exp(u' tanh(U1 (x_i * relu(V1 h_y)) + U2 (x~ * relu(V2 h_y))))."""
 
     def __init__(
         self, config: InferenceConfig, *, region_dim: int, question_dim: int, answers: int, looks: int = 1
     ) -> None:
         super().__init__()
         assert config.size is not None
-        self.multiply = config.attention == "product"
         self.answer = nn.Embedding(answers, config.answer_embedding)
         self.to_region = Linear(config.answer_embedding, region_dim, bias=False)
         self.to_question = Linear(config.answer_embedding, question_dim, bias=False)
@@ -59,6 +49,5 @@ class InferenceNetwork(nn.Module):
         h = self.answer(target)
         seen = self.from_region(regions * torch.relu(self.to_region(h)).unsqueeze(1))
         asked = self.from_question(question * torch.relu(self.to_question(h))).unsqueeze(1)
-        hidden = torch.tanh(seen) * torch.tanh(asked) if self.multiply else torch.tanh(seen + asked)
-        scores: Tensor = self.to_score(hidden).transpose(1, 2).flatten(1)
+        scores: Tensor = self.to_score(torch.tanh(seen + asked)).transpose(1, 2).flatten(1)
         return scores
