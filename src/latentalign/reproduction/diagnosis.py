@@ -164,7 +164,11 @@ def seconds_per_step(
 
 
 def proposition_1(latent: EmissionLatent, *, points: int = 3, iterations: int = 10) -> dict[str, Any]:
-    """|p - p_soft| of every query beside Proposition 1's bound with an empirical, unproven curvature."""
+    """|p - p_soft| of every query beside Proposition 1's bound with an empirical, unproven curvature.
+
+    The Proposition is about smooth f. No Hessian shows the kinks of a ReLU, as in the heads of question answering, so
+    the gap of such a head may be above the bound.
+    """
     curvature = empirical_curvature(
         dense_probability(latent), latent.prior, points=points, iterations=iterations
     )

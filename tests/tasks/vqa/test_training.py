@@ -274,7 +274,8 @@ def test_a_run_is_diagnosed_and_reported_and_translates_nothing(trained_run, tmp
     subprocess.run([*base, "diagnose", str(trained_run), *options], check=True, capture_output=True)
     found = json.loads((out / "diagnose.json").read_text())
     assert found["bounds"]["elbo_gap"] >= 0
-    assert found["proposition_1"]["within_bound"] == 1.0
+    assert 0 < found["proposition_1"]["within_bound"] <= 1.0, "kinks of ReLU have no Hessian, so not always 1"
+    assert 0 <= found["proposition_1"]["mean_tighter_bound"] <= found["proposition_1"]["mean_bound"]
     assert (out / "diagnose.html").is_file()
     page = tmp_path / "report.html"
     subprocess.run([*base, "report", str(trained_run), f"--out={page}"], check=True, capture_output=True)
