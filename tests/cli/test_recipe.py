@@ -113,6 +113,10 @@ def test_the_inference_network_of_question_answering_follows_the_prior():
             "--set: objective.name: unknown objective 'sotf'; did you mean 'soft'?",
         ),
         (("--set", "objective.m=3"), "--set: objective: variational-sample has no option 'm'"),
+        (
+            ("--set", "objective.kl_weight=low"),
+            "--set: objective: variational-sample: kl_weight must be a number, got 'low'",
+        ),
         (("--set", "tokenizer.vocab_size=100"), "--set: tokenizer: vocab_size must be at least 300"),
         (("--set", "trainig.epochs=3"), "--set: unknown key trainig; did you mean training?"),
     ],

@@ -12,7 +12,7 @@ from latentalign import config as recipes
 from latentalign.errors import InputError
 from latentalign.reproduction import rows as rows_module
 from latentalign.reproduction.experiment import Experiment, Row
-from latentalign.reproduction.plan import Plan, require_same_settings
+from latentalign.reproduction.plan import Plan, make_plan, require_same_settings
 from latentalign.reproduction.processes import CommandFailed
 from latentalign.reproduction.results import read_results
 from latentalign.reproduction.rows import train_rows
@@ -60,6 +60,31 @@ def test_rows_of_another_training_are_refused_and_threads_are_free(rows, leave, 
         InputError, match=r"soft-0 was trained with other settings \(training.epochs = 3, now 8\)"
     ):
         require_same_settings(plan(tmp_path, "training.epochs=8", "training.clip=4", rows=rows))
+
+
+def planned_rows(tmp_path, *overrides):
+    certified = Row("certified", "marginal", ("objective.tolerance=0.01",))
+    experiment = replace(EXPERIMENT, rows=(SOFT, MARGINAL, certified))
+    return make_plan(experiment, "nmt/demo", out=tmp_path, overrides=overrides)
+
+
+def test_an_option_belongs_to_the_rows_whose_objectives_have_it(tmp_path):
+    made = planned_rows(tmp_path, "objective.tolerance=0.1", "training.clip=4")
+    assert [row.overrides for row in made.rows] == [
+        (),
+        ("objective.tolerance=0.1",),
+        ("objective.tolerance=0.1", "objective.tolerance=0.01"),
+    ]
+    assert made.overrides == ("training.clip=4",)
+
+
+def test_an_option_that_no_row_has_or_a_wrong_value_is_refused(tmp_path):
+    with pytest.raises(
+        InputError, match=r"objective.samples=3: none of the rows .*: soft, marginal, certified"
+    ):
+        planned_rows(tmp_path, "objective.samples=3")
+    with pytest.raises(InputError, match="tolerance must not be negative"):
+        planned_rows(tmp_path, "objective.tolerance=-1.0")
 
 
 def test_a_row_with_settings_of_its_own_is_another_row(tmp_path):

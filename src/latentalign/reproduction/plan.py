@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from latentalign import config as recipes
+from latentalign.core.objectives import OBJECTIVES
 from latentalign.errors import InputError
 from latentalign.reproduction.experiment import Experiment, GeneratedData, Row
 from latentalign.training.recipe import TaskRecipe
@@ -113,7 +114,8 @@ def make_plan(
     default = experiment.ablations if ablations else experiment.rows
     known = experiment.ablations if ablations else experiment.known_rows
     chosen = choose_rows(rows, known) if rows else list(default)
-    settings = [*overrides, *([f"training.max_minutes={budget}"] if budget else [])]
+    options, settings = separate_options(overrides)
+    settings += [f"training.max_minutes={budget}"] if budget else []
     generated = experiment.data
     if data is None and generated is None:
         raise InputError(f"the task {experiment.task} generates no data; name a recipe with --data")
@@ -127,6 +129,10 @@ def make_plan(
         recipe = recipe_name(data, experiment.task)
     config = recipes.load(recipe, experiment.recipe_model, settings)
     require_test_set(recipe, config)
+    chosen = add_options(chosen, options)
+    for row in chosen if options else []:  # a wrong value is reported before anything is trained
+        own = [f"objective.name={row.objective}", *row.overrides]
+        recipes.load(recipe, experiment.recipe_model, [*settings, *own])
     return Plan(
         experiment,
         recipe,
@@ -139,6 +145,31 @@ def make_plan(
         ablations=ablations,
         generated=generated,
     )
+
+
+def separate_options(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The overrides that are options of an objective, and all others."""
+    options = [text for text in overrides if option_name(text) not in (None, "name")]
+    return options, [text for text in overrides if text not in options]
+
+
+def option_name(override: str) -> str | None:
+    """The option of an objective that an override sets; None if it sets something else."""
+    table, _, name = override.partition("=")[0].strip().partition(".")
+    return name if table == "objective" else None
+
+
+def add_options(rows: Sequence[Row], options: Sequence[str]) -> list[Row]:
+    """The rows with those options that their objectives have; a row's own overrides come last, so they win."""
+    for text in options:
+        if not any(option_name(text) in OBJECTIVES[row.objective].options for row in rows):
+            names = ", ".join(row.name for row in rows)
+            raise InputError(f"--set {text}: none of the rows has this option: {names}")
+    return [
+        replace(row, overrides=(*(o for o in options if option_name(o) in known), *row.overrides))
+        for row in rows
+        for known in [OBJECTIVES[row.objective].options]
+    ]
 
 
 def recipe_name(data: str, task: str) -> str:

@@ -11,6 +11,7 @@ from latentalign.config import Section
 from latentalign.core.distributions import DISTRIBUTIONS
 from latentalign.core.objectives import OBJECTIVES, Objective
 from latentalign.core.registry import suggest
+from latentalign.training.run import is_number
 
 
 class ObjectiveConfig(Section):
@@ -32,9 +33,11 @@ class ObjectiveConfig(Section):
     def _check_options(self) -> ObjectiveConfig:
         """Refuse options that do not exist; the message suggests the nearest ones."""
         entry = OBJECTIVES[self.name]
-        for option in self.model_extra or {}:
+        for option, value in self.options.items():
             if option not in entry.options:
                 raise ValueError(f"{self.name} has no option {option!r}{suggest(option, entry.options)}")
+            if isinstance(entry.default(option), float) and not is_number(value):
+                raise ValueError(f"{self.name}: {option} must be a number, got {value!r}")
         try:
             DISTRIBUTIONS[self.prototype.distribution]
         except TypeError as error:

@@ -276,7 +276,7 @@ def is_record(line: dict[str, Any]) -> bool:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value of metrics.jsonl is a number; true and false are not."""
+    """Whether a value of metrics.jsonl or a recipe is a number; true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -100,6 +100,10 @@ class ObjectiveEntry:
         """Names of the options."""
         return list(inspect.signature(self.build).parameters)
 
+    def default(self, option: str) -> Any:
+        """The value of an option that is not given."""
+        return inspect.signature(self.build).parameters[option].default
+
     @classmethod
     def of(cls, name: str, entry: Any) -> ObjectiveEntry:
         """An entry as it is; any other callable as an entry without a description."""
