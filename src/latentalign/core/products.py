@@ -1,9 +1,9 @@
 """Products of float32 matrices on a CPU, by the faster of the two libraries that PyTorch brings.
 
-`a @ b` is computed by MKL, which uses AVX-512 on Intel's processors only. On others that have AVX-512, oneDNN takes
-half the time (`python benchmarks/products.py`). PyTorch has no switch for that, but the operator that its compiler uses
-for linear layers asks oneDNN. It has no derivatives, so it is for code that forms its own, such as the functions in
-`kernels`; `Linear` in `core.linear` is a layer for everything else.
+`a @ b` is computed by MKL, which uses AVX-512 on Intel's processors only. On others that have AVX-512, oneDNN is
+faster, up to twice (`python benchmarks/products.py`). PyTorch has no switch for that, but the operator that its
+compiler uses for linear layers asks oneDNN. It has no derivatives, so it is for code that forms its own, such as the
+functions in `kernels`; `Linear` in `core.linear` is a layer for everything else.
 
 `torch.backends.mkldnn.set_flags(False)` turns oneDNN off, here as in all of PyTorch.
 """
