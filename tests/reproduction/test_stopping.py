@@ -88,6 +88,8 @@ def test_metrics_with_missing_or_odd_figures_are_shown_as_far_as_they_go(tmp_pat
     ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert latest_figures(lines) == ["bound 9.000"]
+    lines.append({"bound": 1.5e72, "tokens_per_second": 12_345.6})
+    assert latest_figures(lines) == ["bound 1.5e+72", "12,346 tokens/s"]
     with Bars() as bars:
         show_progress(tmp_path, bars.add("soft", 3, unit="epochs", interval=0.0))
     assert capsys.readouterr().err == "soft: 0 of 3 epochs, bound 9.000\n"

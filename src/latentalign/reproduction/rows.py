@@ -157,9 +157,16 @@ def show_progress(run: Path, bar: Bar, *, warm_start: bool = False) -> None:
 
 def latest_figures(history: Sequence[Mapping[str, Any]]) -> list[str]:
     """The latest figures of a training run, those that its metrics have."""
-    formats = {"ppl": "ppl {:.3f}", "bound": "bound {:.3f}", "tokens_per_second": "{:,.0f} tokens/s"}
+    formats = {"ppl": "ppl {}", "bound": "bound {}", "tokens_per_second": "{} tokens/s"}
     found = {name: latest(history, name) for name in formats}
-    return [formats[name].format(value) for name, value in found.items() if value is not None]
+    return [formats[name].format(short(value)) for name, value in found.items() if value is not None]
+
+
+def short(value: float) -> str:
+    """A number for a progress line: a bound may be very large at the start of training."""
+    if value < 1e3:
+        return f"{value:.3f}"
+    return f"{value:,.0f}" if value < 1e6 else f"{value:.2g}"
 
 
 def latest(history: Sequence[Mapping[str, Any]], name: str) -> float | None:

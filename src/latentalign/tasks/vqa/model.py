@@ -119,6 +119,7 @@ class AnswerModel(nn.Module):
         self.inference = None
         if inference is not None:
             sizes["looks"] = self.inferred_looks = prior.inferred_looks
+            self.start_at_prior = inference.start_at_prior
             self.inference = InferenceNetwork(inference.like_prior(config.attention_size), **sizes)
 
     def ask(self, question: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"]) -> Float[Tensor, "B H"]:
@@ -150,7 +151,7 @@ class AnswerModel(nn.Module):
             self.head,
             query,
             members,
-            infer=None if self.inference is None else partial(self.infer, memory, query, mask),
+            infer=None if self.inference is None else partial(self.infer, memory, query, mask, prior),
             max_logits=self.config.max_logits,
         )
 
@@ -159,12 +160,15 @@ class AnswerModel(nn.Module):
         memory: Float[Tensor, "B T D"],
         query: Float[Tensor, "B H"],
         mask: Bool[Tensor, "B T"],
+        prior: AlignmentDistribution,
         target: Int[Tensor, "B"],
     ) -> AlignmentDistribution:
-        """q(z; x, x~, y) from the inference network."""
+        """q(z; x, x~, y) from the inference network. It passes no gradient to the prior."""
         assert self.inference is not None
-        mask = mask.repeat(1, self.inferred_looks)
-        q = self.distribution.from_scores(self.inference(memory, query, target), exists=mask)
+        mask, scores = mask.repeat(1, self.inferred_looks), self.inference(memory, query, target)
+        if self.start_at_prior:
+            scores = scores + prior.detach().enumerate().log_weight.masked_fill(~mask, 0.0)
+        q = self.distribution.from_scores(scores, exists=mask)
         if self.inferred_looks == 1:
             return q
         assert isinstance(q, Categorical)
