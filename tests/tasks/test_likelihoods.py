@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from latentalign import Categorical, Latent, parse_predict
-from latentalign.tasks.likelihoods import log_probabilities
+from latentalign import Categorical, Latent, LatentChoice, parse_predict
+from latentalign.nn.heads import MLPHead
+from latentalign.tasks.likelihoods import compute_likelihoods
 
 PRIOR = torch.tensor(
     [[0.5, 0.3, 0.2, 0.0], [0.25, 0.25, 0.25, 0.25], [0.0, 0.0, 0.0, 0.0]], dtype=torch.float64
@@ -15,7 +16,7 @@ EXISTS = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]]).bool()
 def measure(likelihood):
     scores = PRIOR.log().masked_fill(~EXISTS, 0.0)
     latent = Latent(Categorical.from_scores(scores, exists=EXISTS), lambda z: z.select(likelihood).log())
-    return log_probabilities(latent, parse_predict("exact"))
+    return compute_likelihoods(latent, parse_predict("exact")).figures
 
 
 def test_information_is_the_divergence_of_the_posterior_from_the_prior():
@@ -37,3 +38,15 @@ def test_an_output_that_no_member_explains_better_carries_no_information():
     found = measure(torch.full((3, 4), 0.3, dtype=torch.float64))
     assert found["mutual_information"].abs().max() < 1e-12
     torch.testing.assert_close(found["entropy_posterior"], found["entropy_prior"])
+
+
+@pytest.mark.parametrize("how", ["exact", "soft", "kmax:5", "kmax:2", "certified:0.1"])
+def test_own_likelihood_is_that_of_the_predictive_even_if_it_is_not_computed_again(how):
+    torch.manual_seed(0)
+    memory, query = torch.randn(3, 4, 2).double(), torch.randn(3, 5).double()
+    head = MLPHead(5, 2, 6, hidden=3).double()
+    prior = Categorical.from_scores(PRIOR.log().masked_fill(~EXISTS, 0.0), exists=EXISTS)
+    latent = LatentChoice(prior, head, query, memory).observe(torch.tensor([0, 3, 5]))
+    predictive = parse_predict(how)
+    found = compute_likelihoods(latent, predictive).figures["own"]
+    torch.testing.assert_close(found, predictive.log_prob(latent))

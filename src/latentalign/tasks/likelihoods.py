@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from latentalign.core.distributions import AlignmentDistribution
 from latentalign.core.latent import Latent
-from latentalign.core.predictives import Predictive, parse_predict
+from latentalign.core.predictives import (
+    ExactPredictive,
+    KMaxPredictive,
+    Predictive,
+    SoftPredictive,
+    parse_predict,
+)
 from latentalign.errors import InputError
 from latentalign.progress import Bars
 from latentalign.training.data import WeightedBatch, mean_entropy
@@ -36,20 +44,44 @@ def parse_predictive(text: str) -> Predictive:
         raise InputError(str(error)) from None
 
 
-def log_probabilities(latent: Latent, predictive: Predictive) -> dict[str, Tensor]:
-    """Log-probabilities, bounds and entropies per query; everything discrete comes from one enumeration."""
-    found = {
-        "own": predictive.log_prob(latent),
-        "soft": latent.soft(),
-        "entropy_prior": mean_entropy(latent.prior.shown),
-    }
+@dataclass(frozen=True)
+class Likelihoods:
+    """What one enumeration says about a batch."""
+
+    figures: dict[str, Tensor]
+    """Log-probabilities, bounds and entropies per query: those of `LOG_PROBABILITIES` and `NATS` that exist."""
+    each: Tensor | None = None
+    """log p(y | x, x~, z = i) of every member, if members can be enumerated."""
+    predicted: AlignmentDistribution | None = None
+    """The distribution that weighs them."""
+
+
+ENUMERATED: dict[Predictive, str] = {
+    ExactPredictive(): "exact",
+    SoftPredictive(): "soft",
+    KMaxPredictive(KMAX): f"kmax{KMAX}",
+}
+"""Predictives whose log-probabilities are among the figures in any case."""
+
+
+def compute_likelihoods(latent: Latent, predictive: Predictive) -> Likelihoods:
+    """Every figure of a batch; everything discrete comes from one enumeration."""
+    found = {"soft": latent.soft(), "entropy_prior": mean_entropy(latent.prior.shown)}
     if latent.inferred is not None:
         found["entropy_inferred"] = mean_entropy(latent.inferred.shown)
-    if not latent.prior.per_query.supports("enumerate"):
-        return found
-    each = latent.prior.log_likelihoods(latent)
-    predicted = latent.prior.predicted(latent, each)
-    found["exact"] = predicted.enumerate().log_expect_exp(each)
+    each = predicted = None
+    if latent.prior.per_query.supports("enumerate"):
+        each = latent.prior.log_likelihoods(latent)
+        predicted = latent.prior.predicted(latent, each)
+        found |= enumerated_figures(latent, each, predicted)
+    known = found.get(ENUMERATED.get(predictive, ""))
+    found["own"] = predictive.log_prob(latent) if known is None else known
+    return Likelihoods(found, each, predicted)
+
+
+def enumerated_figures(latent: Latent, each: Tensor, predicted: AlignmentDistribution) -> dict[str, Tensor]:
+    """The figures that need the likelihood of each member."""
+    found = {"exact": predicted.enumerate().log_expect_exp(each)}
     top = predicted.top(min(KMAX, each.shape[-1]))
     found[f"kmax{KMAX}"] = top.log_expect_exp(each.gather(-1, top.index))
     weight = predicted.enumerate().log_prob + each
@@ -69,11 +101,11 @@ def log_probabilities(latent: Latent, predictive: Predictive) -> dict[str, Tenso
 def sum_log_probabilities(
     parts: Iterable[tuple[WeightedBatch[Any], Latent]],
     predictive: Predictive,
-    also: Callable[[Any, Latent], None] | None = None,
+    also: Callable[[Any, Latent, Likelihoods], None] | None = None,
     *,
     total: int | None = None,
 ) -> dict[str, float]:
-    """Weighted sums of `log_probabilities` over a split; `also` sees each batch with its latent choices.
+    """Weighted sums of the figures over a split; `also` sees each batch with its latent choices and likelihoods.
 
     Progress counts examples; `total` is their number, if it is known.
     """
@@ -82,8 +114,9 @@ def sum_log_probabilities(
         bar = bars.add("likelihoods", total, unit="examples")
         for part, latent in parts:
             bar.advance(part.batch.examples)
-            for name, values in log_probabilities(latent, predictive).items():
+            found = compute_likelihoods(latent, predictive)
+            for name, values in found.figures.items():
                 sums[name] += part.total(values)
             if also is not None:
-                also(part, latent)
+                also(part, latent, found)
     return dict(sums)

@@ -10,11 +10,12 @@ from latentalign import OBJECTIVES, parse_predict
 from latentalign.errors import InputError
 from latentalign.reproduction import diagnosis
 from latentalign.reproduction.diagnosis import gradient, gradients, with_fixed_q
-from latentalign.tasks.likelihoods import log_probabilities
+from latentalign.tasks.likelihoods import compute_likelihoods
 from latentalign.tasks.nmt.align import align_in_order, encode_pairs
 from latentalign.tasks.nmt.data import build_cache
 from latentalign.tasks.nmt.decode import pair_batch
-from latentalign.tasks.nmt.evaluate import evaluate, kmax_curve, translate_split
+from latentalign.tasks.nmt.details import kmax_curve
+from latentalign.tasks.nmt.evaluate import evaluate, translate_split
 from latentalign.tasks.nmt.task import TRANSLATION
 from latentalign.tasks.nmt.tokenizer import EOS
 from latentalign.tasks.nmt.translate import TranslationSettings, translate_lines
@@ -61,12 +62,10 @@ def test_kmax_of_all_members_is_exact(trained):
 @torch.no_grad()
 def test_the_curve_over_k_agrees_with_single_evaluations(trained):
     latent = trained.model.latent(pair_batch([[5, 6, 7, 8]], [[5, 6]]))
-    curve = kmax_curve(latent)
+    curve = kmax_curve(compute_likelihoods(latent, parse_predict("exact")))
     assert curve.shape[-1] == 4
     for k in (1, 2, 4):
-        torch.testing.assert_close(
-            curve[..., k - 1], log_probabilities(latent, parse_predict(f"kmax:{k}"))["own"]
-        )
+        torch.testing.assert_close(curve[..., k - 1], parse_predict(f"kmax:{k}").log_prob(latent))
 
 
 def test_every_measurement_is_there(trained):

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from latentalign.core.predictives import parse_predict
+from latentalign.core.latent import Latent
 from latentalign.links.aligned import word_record
 from latentalign.links.formats import read_gold
 from latentalign.links.sets import Gold
-from latentalign.tasks.likelihoods import KMAX
+from latentalign.tasks.likelihoods import KMAX, Likelihoods
 from latentalign.tasks.nmt.align import (
     BatchAlignments,
     Pair,
@@ -24,67 +25,98 @@ from latentalign.tasks.nmt.align import (
     cut_padding,
     encode_pairs,
 )
+from latentalign.tasks.nmt.data import Batch, Corpus
 from latentalign.tasks.nmt.decode import group_by_size, pair_batch
-from latentalign.tasks.nmt.evaluate import kmax_curve, open_split, translate_split
+from latentalign.tasks.nmt.evaluate import translate_split
 from latentalign.tasks.nmt.recipe import TrainedTranslator, find_split
 from latentalign.tasks.nmt.text_scores import bleu_statistics, text_scores
-from latentalign.tasks.nmt.training_data import EVALUATION_TOKENS, evaluation_batches
+from latentalign.tasks.nmt.training_data import EVALUATION_TOKENS
 from latentalign.tasks.nmt.translate import TranslationSettings
-from latentalign.training.data import mean_entropy, perplexity
+from latentalign.training.data import WeightedBatch, perplexity
 
 LONGEST = 22
 """Most words of a sentence that fits on a page."""
 
 
 def details(
-    trained: TrainedTranslator, split_name: str, outputs: Sequence[str], *, sentences: int
+    trained: TrainedTranslator,
+    split_name: str,
+    outputs: Sequence[str],
+    scores: SentenceScores,
+    *,
+    sentences: int,
 ) -> dict[str, Any]:
-    """Everything that a report needs to know about a run; `outputs` are its translations of the split."""
+    """Everything that a report needs to know about a run: its translations of the split, and what `scores` has seen."""
     split = find_split(trained, split_name)
     references = [target for _, target in split.read()]
     found: dict[str, Any] = {"objective": trained.config.objective.name, "split": split_name}
-    found |= sentence_scores(trained, split_name)
+    found |= scores.result()
     found["bleu_statistics"] = bleu_statistics(trained.config, outputs, references)
     found["outputs"] = list(outputs)
     if trained.model.distribution.supports("enumerate"):
         by_kmax = translate_split(trained, split_name, TranslationSettings(predict=f"kmax:{KMAX}"))
-        scores = text_scores(trained.config, by_kmax, references)
-        found[f"bleu_kmax{KMAX}"] = scores["bleu"]
+        found[f"bleu_kmax{KMAX}"] = text_scores(trained.config, by_kmax, references)["bleu"]
     found["alignments"] = example_alignments(trained, split_name, sentences)
     return found
 
 
-@torch.no_grad()
-def sentence_scores(trained: TrainedTranslator, split_name: str) -> dict[str, Any]:
-    """Per sentence: tokens, log-probability under every predictive, entropy of the prior; and K-max for all K."""
-    corpus = open_split(trained, split_name)
-    tokens = [0.0] * len(corpus)
-    scores: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(corpus))
-    by_k = np.zeros(max(len(corpus.source(i)) for i in range(len(corpus))))  # several looks need more
-    torch.manual_seed(trained.config.training.seed)
-    for batch in evaluation_batches(corpus):
-        latent = trained.model.latent(batch.to(trained.device))
-        values = {"ppl_soft": latent.soft(), "entropy_prior": mean_entropy(latent.prior.shown)}
-        if trained.model.distribution.supports("enumerate"):
-            curve = kmax_curve(latent)
+class SentenceScores:
+    """Per sentence: tokens, log-probability under every predictive, entropy of the prior; and K-max for all K.
+
+    It is called with every batch of an evaluation.
+    """
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.tokens = [0.0] * len(corpus)
+        self.scores: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(corpus))
+        self.by_k = np.zeros(
+            max(len(corpus.source(i)) for i in range(len(corpus)))
+        )  # several looks need more
+        self.enumerated = False
+
+    def __call__(self, part: WeightedBatch[Batch], latent: Latent, found: Likelihoods) -> None:
+        batch, figures = part.batch, found.figures
+        values = {
+            "ppl_soft": figures["soft"],
+            "entropy_prior": figures["entropy_prior"],
+            "ppl": figures["own"],
+        }
+        if found.each is not None:
+            self.enumerated = True
+            curve = kmax_curve(found)
             values |= {f"ppl_kmax{k}": curve[..., min(k, curve.shape[-1]) - 1] for k in (1, KMAX)}
-            values["ppl_exact"] = curve[..., -1]
-            summed = curve.cpu().double().sum((0, 1)).numpy()
-            longest = max(len(by_k), len(summed))
-            by_k, summed = (np.pad(x, (0, longest - len(x)), mode="edge") for x in (by_k, summed))
-            by_k = by_k + summed
-        own = {"exact": "ppl_exact", "soft": "ppl_soft"}.get(trained.objective.predict)
-        values["ppl"] = values[own] if own else parse_predict(trained.objective.predict).log_prob(latent)
-        for i, count in zip(batch.index.tolist(), batch.target_mask.sum(-1).tolist(), strict=True):
-            tokens[i] = count
+            values["ppl_exact"] = figures["exact"]
+            self.add_curve(curve)
+        rows = batch.index.tolist()
+        for i, count in zip(rows, batch.target_mask.sum(-1).tolist(), strict=True):
+            self.tokens[i] = count
         for name, value in values.items():
-            for i, total in zip(batch.index.tolist(), value.cpu().double().sum(-1).tolist(), strict=True):
-                scores[name][i] = total
-    found: dict[str, Any] = {"tokens": tokens, "scores": dict(scores)}
-    if trained.model.distribution.supports("enumerate"):
-        found["kmax_curve"] = [perplexity(float(x), int(sum(tokens))) for x in by_k]
-        found["ppl_kmax1"] = found["kmax_curve"][0]
-    return found
+            for i, total in zip(rows, value.cpu().double().sum(-1).tolist(), strict=True):
+                self.scores[name][i] = total
+
+    def add_curve(self, curve: Tensor) -> None:
+        """Add the log-probabilities of a batch for each K; a source with fewer members keeps its last value."""
+        summed = curve.cpu().double().sum((0, 1)).numpy()
+        longest = max(len(self.by_k), len(summed))
+        by_k, summed = (np.pad(x, (0, longest - len(x)), mode="edge") for x in (self.by_k, summed))
+        self.by_k = by_k + summed
+
+    def result(self) -> dict[str, Any]:
+        """Everything that was seen, for JSON."""
+        found: dict[str, Any] = {"tokens": self.tokens, "scores": dict(self.scores)}
+        if self.enumerated:
+            found["kmax_curve"] = [perplexity(float(x), int(sum(self.tokens))) for x in self.by_k]
+            found["ppl_kmax1"] = found["kmax_curve"][0]
+        return found
+
+
+def kmax_curve(found: Likelihoods) -> Tensor:
+    """log p under the k most probable members, k = 1..T: (*batch, k); 0 without a query."""
+    assert found.each is not None
+    assert found.predicted is not None
+    log_prob, order = found.predicted.enumerate().log_prob.sort(dim=-1, descending=True)
+    joint = log_prob + found.each.gather(-1, order)
+    return (joint.logcumsumexp(-1) - log_prob.logcumsumexp(-1)).nan_to_num(0.0)
 
 
 def example_alignments(trained: TrainedTranslator, split_name: str, sentences: int) -> list[dict[str, Any]]:

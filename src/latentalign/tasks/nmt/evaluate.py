@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from latentalign.core.latent import Latent
 from latentalign.core.predictives import Predictive
@@ -14,7 +13,13 @@ from latentalign.links.formats import read_gold
 from latentalign.links.scores import score
 from latentalign.links.sets import Links
 from latentalign.progress import Bars
-from latentalign.tasks.likelihoods import KMAX, LOG_PROBABILITIES, NATS, sum_log_probabilities
+from latentalign.tasks.likelihoods import (
+    KMAX,
+    LOG_PROBABILITIES,
+    NATS,
+    Likelihoods,
+    sum_log_probabilities,
+)
 from latentalign.tasks.nmt.align import align_pairs, available_alignments, encode_pairs
 from latentalign.tasks.nmt.data import Corpus, build_cache
 from latentalign.tasks.nmt.error_rates import ERROR_RATES, error_rates
@@ -33,6 +38,8 @@ KEYS = {
     "elbo": "ppl_elbo",
 }
 """The keys of perplexities in the output of `latentalign evaluate`."""
+Observer = Callable[[WeightedBatch[Any], Latent, Likelihoods], None]
+"""Sees every batch of an evaluation."""
 
 
 def evaluate(
@@ -41,16 +48,18 @@ def evaluate(
     *,
     predict: str | None = None,
     outputs: Sequence[str] | None = None,
+    also: Observer | None = None,
 ) -> dict[str, Any]:
     """Every figure of a split; None where one does not exist for this model or data.
 
     `outputs` are the translations of the split (`translate_split`); without them there is no BLEU and no chrF.
+    `also` sees every batch with its likelihoods.
     """
     split = find_split(trained, split_name)
     how = predict or trained.objective.predict
     predictive = choose_predictive(trained, how)
     result: dict[str, Any] = {"split": split_name, "objective": trained.config.objective.name, "predict": how}
-    result |= likelihoods(trained, split_name, predictive)
+    result |= likelihoods(trained, split_name, predictive, also)
     result |= dict.fromkeys(("bleu", "bleu_13a", "bleu_signature", "chrf", "chrf_signature", *ERROR_RATES))
     if outputs is not None:
         references = [target for _, target in split.read()]
@@ -66,12 +75,14 @@ def open_split(trained: TrainedTranslator, split_name: str) -> Corpus:
     return build_cache(trained.vocabulary, split, trained.run.cache / split_name, max_length=None)
 
 
-def likelihoods(trained: TrainedTranslator, split_name: str, predictive: Predictive) -> dict[str, Any]:
+def likelihoods(
+    trained: TrainedTranslator, split_name: str, predictive: Predictive, also: Observer | None = None
+) -> dict[str, Any]:
     """Perplexities under every predictive, the bound and its gap, and entropies, in one pass over the data."""
     corpus = open_split(trained, split_name)
     torch.manual_seed(trained.config.training.seed)
     batches = observed_batches(trained, corpus, split_name)
-    sums = sum_log_probabilities(batches, predictive, total=len(corpus))
+    sums = sum_log_probabilities(batches, predictive, also, total=len(corpus))
     tokens = int(corpus.lengths("target").sum()) + len(corpus)
     result: dict[str, Any] = {"tokens": tokens, "sentences": len(corpus)}
     for name in LOG_PROBABILITIES:
@@ -93,15 +104,6 @@ def observed_batches(
     for batch in evaluation_batches(corpus):
         here = (batch if external is None else external.attach(batch)).to(trained.device)
         yield WeightedBatch(here), trained.model.latent(here)
-
-
-def kmax_curve(latent: Latent) -> Tensor:
-    """log p under the k most probable members, k = 1..T, from one enumeration: (*batch, k); 0 without a query."""
-    each = latent.prior.log_likelihoods(latent)
-    everything = latent.prior.predicted(latent, each).enumerate()
-    log_prob, order = everything.log_prob.sort(dim=-1, descending=True)
-    joint = log_prob + each.gather(-1, order)
-    return (joint.logcumsumexp(-1) - log_prob.logcumsumexp(-1)).nan_to_num(0.0)
 
 
 def translate_split(trained: TrainedTranslator, split_name: str, settings: TranslationSettings) -> list[str]:

@@ -84,18 +84,19 @@ class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
     def evaluate(
         self, trained: TrainedTranslator, split: str, options: EvaluationOptions
     ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        from latentalign.tasks.nmt.details import details
-        from latentalign.tasks.nmt.evaluate import evaluate, translate_split
+        from latentalign.tasks.nmt.details import SentenceScores, details
+        from latentalign.tasks.nmt.evaluate import evaluate, open_split, translate_split
         from latentalign.tasks.nmt.translate import TranslationSettings
 
         outputs = None
         if options.outputs or options.details is not None:
             settings = TranslationSettings(predict=options.predict, beam=options.beam)
             outputs = translate_split(trained, split, settings)
-        result = evaluate(trained, split, predict=options.predict, outputs=outputs)
-        if options.details is None or outputs is None:
+        scores = SentenceScores(open_split(trained, split)) if options.details is not None else None
+        result = evaluate(trained, split, predict=options.predict, outputs=outputs, also=scores)
+        if options.details is None or outputs is None or scores is None:
             return result, None
-        return result, details(trained, split, outputs, sentences=options.details)
+        return result, details(trained, split, outputs, scores, sentences=options.details)
 
     def examples(self, trained: TrainedTranslator, split: str, count: int) -> list[dict[str, Any]]:
         from latentalign.tasks.nmt.details import example_alignments

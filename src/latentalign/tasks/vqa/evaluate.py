@@ -19,6 +19,7 @@ from latentalign.tasks.likelihoods import (
     KMAX,
     LOG_PROBABILITIES,
     NATS,
+    Likelihoods,
     parse_predictive,
     sum_log_probabilities,
 )
@@ -60,7 +61,7 @@ def likelihoods(trained: TrainedAnswerer, corpus: Corpus, predictive: Predictive
     """Negative log-likelihoods of human answers, the bound's gap, entropies, and grounding."""
     hits: dict[str, list[bool]] = defaultdict(list)
 
-    def collect_hits(part: AnsweredBatch, latent: Latent) -> None:
+    def collect_hits(part: AnsweredBatch, latent: Latent, _: Likelihoods) -> None:
         for name, found in find_hits(part, latent, corpus).items():
             hits[name] += found
 
