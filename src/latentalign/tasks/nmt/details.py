@@ -69,9 +69,8 @@ class SentenceScores:
     def __init__(self, corpus: Corpus) -> None:
         self.tokens = [0.0] * len(corpus)
         self.scores: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(corpus))
-        self.by_k = np.zeros(
-            max(len(corpus.source(i)) for i in range(len(corpus)))
-        )  # several looks need more
+        longest = max(len(corpus.source(i)) for i in range(len(corpus)))
+        self.by_k = np.zeros(longest)  # it grows if there are several looks
         self.enumerated = False
 
     def __call__(self, part: WeightedBatch[Batch], latent: Latent, found: Likelihoods) -> None:
