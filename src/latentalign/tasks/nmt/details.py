@@ -45,8 +45,12 @@ def details(
     scores: SentenceScores,
     *,
     sentences: int,
+    by_kmax: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Everything that a report needs to know about a run: its translations of the split, and what `scores` has seen."""
+    """Everything that a report needs to know about a run: its translations of the split, and what `scores` has seen.
+
+    `by_kmax` are its translations with K-max, if they exist already.
+    """
     split = find_split(trained, split_name)
     references = [target for _, target in split.read()]
     found: dict[str, Any] = {"objective": trained.config.objective.name, "split": split_name}
@@ -54,7 +58,8 @@ def details(
     found["bleu_statistics"] = bleu_statistics(trained.config, outputs, references)
     found["outputs"] = list(outputs)
     if trained.model.distribution.supports("enumerate"):
-        by_kmax = translate_split(trained, split_name, TranslationSettings(predict=f"kmax:{KMAX}"))
+        if by_kmax is None:
+            by_kmax = translate_split(trained, split_name, TranslationSettings(predict=f"kmax:{KMAX}"))
         found[f"bleu_kmax{KMAX}"] = text_scores(trained.config, by_kmax, references)["bleu"]
     found["alignments"] = example_alignments(trained, split_name, sentences)
     return found

@@ -84,6 +84,7 @@ class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
     def evaluate(
         self, trained: TrainedTranslator, split: str, options: EvaluationOptions
     ) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        from latentalign.tasks.likelihoods import KMAX
         from latentalign.tasks.nmt.details import SentenceScores, details
         from latentalign.tasks.nmt.evaluate import evaluate, open_split, translate_split
         from latentalign.tasks.nmt.translate import TranslationSettings
@@ -96,7 +97,9 @@ class TranslationTask(Task[NMTConfig, Tokenizer, TranslationModel]):
         result = evaluate(trained, split, predict=options.predict, outputs=outputs, also=scores)
         if options.details is None or outputs is None or scores is None:
             return result, None
-        return result, details(trained, split, outputs, scores, sentences=options.details)
+        by_kmax = outputs if options.predict == f"kmax:{KMAX}" and options.beam is None else None
+        count = options.details
+        return result, details(trained, split, outputs, scores, sentences=count, by_kmax=by_kmax)
 
     def examples(self, trained: TrainedTranslator, split: str, count: int) -> list[dict[str, Any]]:
         from latentalign.tasks.nmt.details import example_alignments
