@@ -21,7 +21,7 @@ import numpy as np
 
 from latentalign.tasks.nmt.experiment import corpus_bleu
 
-KEYS = ("ppl", "ppl_kmax5", "entropy_prior")
+KEYS = ("ppl_soft", "ppl_exact", "ppl_kmax5", "entropy_prior")
 
 
 def figures(details: dict[str, Any], rows: np.ndarray) -> list[float]:
@@ -50,14 +50,16 @@ def main() -> None:
         seeds[path.stem.rpartition("-")[0]].append(path)
     if not seeds:
         raise SystemExit(f"{options.out}: there are no details of rows")
-    print("| row | test set | sentences | ppl | K-max 5 | BLEU | entropy of p |")
-    print("|---|---|---:|---:|---:|---:|---:|")
+    print("| row | test set | sentences | soft | exact | K-max 5 | BLEU | entropy of p |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|")
     for row, paths in seeds.items():
         each = [json.loads(path.read_bytes()) for path in paths]
         everything = np.arange(len(each[0]["tokens"]))
         for name, rows in (("all", everything), ("kept lines", kept)):
-            ppl, kmax, entropy, bleu = map(fmean, zip(*(figures(d, rows) for d in each), strict=True))
-            print(f"| {row} | {name} | {len(rows):,} | {ppl:.3f} | {kmax:.3f} | {bleu:.2f} | {entropy:.2f} |")
+            soft, exact, kmax, entropy, bleu = map(fmean, zip(*(figures(d, rows) for d in each), strict=True))
+            print(
+                f"| {row} | {name} | {len(rows):,} | {soft:.3f} | {exact:.3f} | {kmax:.3f} | {bleu:.2f} | {entropy:.2f} |"
+            )
 
 
 if __name__ == "__main__":

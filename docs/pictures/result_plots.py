@@ -23,6 +23,7 @@ RESULTS = HERE.parent / "results"
 FIGURES = {
     "multi30k": ("ppl", "perplexity, test2016"),
     "multi30k-small": ("ppl", "perplexity, test2016"),
+    "iwslt14-part": ("ppl", "perplexity, test set"),
     "demo": ("ppl", "perplexity, test set"),
     "scenes": ("nll", "negative log-likelihood of the answer, nats"),
     "daquar": ("nll", "negative log-likelihood of the answer, nats"),
