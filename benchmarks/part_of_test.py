@@ -22,6 +22,7 @@ import numpy as np
 from latentalign.tasks.nmt.experiment import corpus_bleu
 
 KEYS = ("ppl_soft", "ppl_exact", "ppl_kmax5", "entropy_prior")
+DIGITS = (3, 3, 3, 2, 2)
 
 
 def figures(details: dict[str, Any], rows: np.ndarray) -> list[float]:
@@ -50,16 +51,15 @@ def main() -> None:
         seeds[path.stem.rpartition("-")[0]].append(path)
     if not seeds:
         raise SystemExit(f"{options.out}: there are no details of rows")
-    print("| row | test set | sentences | soft | exact | K-max 5 | BLEU | entropy of p |")
+    print("| row | test set | sentences | soft | exact | K-max 5 | entropy of p | BLEU |")
     print("|---|---|---:|---:|---:|---:|---:|---:|")
     for row, paths in seeds.items():
         each = [json.loads(path.read_bytes()) for path in paths]
         everything = np.arange(len(each[0]["tokens"]))
         for name, rows in (("all", everything), ("kept lines", kept)):
-            soft, exact, kmax, entropy, bleu = map(fmean, zip(*(figures(d, rows) for d in each), strict=True))
-            print(
-                f"| {row} | {name} | {len(rows):,} | {soft:.3f} | {exact:.3f} | {kmax:.3f} | {bleu:.2f} | {entropy:.2f} |"
-            )
+            means = map(fmean, zip(*(figures(details, rows) for details in each), strict=True))
+            cells = [f"{value:.{digits}f}" for value, digits in zip(means, DIGITS, strict=True)]
+            print("| " + " | ".join([row, name, f"{len(rows):,}", *cells]) + " |")
 
 
 if __name__ == "__main__":
