@@ -1,16 +1,13 @@
-"""q of question answering as the prior times learned factors: where it starts, what it learns, and what is refused."""
+"""q of question answering as the prior times learned factors: where it starts and what it learns."""
 
 import pytest
 import torch
 
 from latentalign import OBJECTIVES
-from latentalign import config as recipes
-from latentalign.errors import InputError
 from latentalign.tasks.looks import LooksConfig
 from latentalign.tasks.vqa.data import Batch
 from latentalign.tasks.vqa.inference_network import InferenceConfig
 from latentalign.tasks.vqa.model import AnswerModel, ModelConfig
-from latentalign.tasks.vqa.recipe import VQAConfig
 
 B, T, D, V = 3, 4, 5, 6
 
@@ -72,13 +69,6 @@ def test_regions_that_do_not_exist_never_matter_to_q(model, batch):
     after = model.latent(batch).inferred
     torch.testing.assert_close(after.mean, before.mean)
     assert not after.mean[1, 2:4].any()
-
-
-def test_mixtures_of_regions_are_refused_and_objectives_without_q_ignore_the_key():
-    changes = ["inference.start_at_prior=true", "prior.looks=1"]
-    with pytest.raises(InputError, match="start_at_prior needs alignments at one region each"):
-        recipes.load("vqa/scenes", VQAConfig, [*changes, "objective.name=relaxed"])
-    recipes.load("vqa/scenes", VQAConfig, [*changes, "objective.name=relaxed-hard"])
 
 
 def test_weights_of_the_other_kind_of_q_have_other_names():

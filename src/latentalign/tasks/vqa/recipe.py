@@ -6,7 +6,6 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from latentalign.core.distributions import DISTRIBUTIONS
 from latentalign.tasks.base import Trained, choose_split
 from latentalign.tasks.looks import LooksConfig
 from latentalign.tasks.vqa.data import Corpus, DataConfig, SplitConfig, read_split
@@ -43,18 +42,6 @@ class VQAConfig(TaskRecipe):
     def _check_looks(self) -> VQAConfig:
         """Refuse several looks where the objective cannot use them."""
         self.prior.check_objective(self.objective.name, self.objective.prototype)
-        return self
-
-    @model_validator(mode="after")
-    def _check_start_at_prior(self) -> VQAConfig:
-        """Refuse a q that cannot start at the prior."""
-        objective = self.objective.prototype
-        enumerable = DISTRIBUTIONS[objective.distribution].supports("enumerate")
-        if self.inference.start_at_prior and objective.needs_inferred and not enumerable:
-            raise ValueError(
-                "inference.start_at_prior needs alignments at one region each, but those of "
-                f"{self.objective.name} are mixtures; set inference.start_at_prior = false"
-            )
         return self
 
     @model_validator(mode="after")
