@@ -23,6 +23,7 @@ SIZES = [
     "training.batch_sentences=16",
     "training.threads=1",
     "training.epochs=2",
+    "training.warm_start_epochs=0",  # limits of steps hold for each phase
 ]
 
 
